@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "passes/linear_maps.hpp"
+#include "passes/channel_parts.hpp"
 #include "passes/passes.hpp"
 #include "passes/rewrite.hpp"
 
@@ -148,50 +148,22 @@ bool write_convolution(const Site& site) {
 bool split_joined(const Site& site) {
     Graph& graph = site.graph;
     const Node conv = site.root;
-    const Node* concat = site.uses.producer(conv.input(0));
     const Tensor* weight = weights_of(graph, conv);
-    if (weight == nullptr || concat == nullptr || !concat->is("Concat") ||
-        (concat->int_or("axis", 0) != 1 && concat->int_or("axis", 0) != -3) ||
-        site.uses.use_count(conv.input(0)) != 1 || only_reader(site) == "BatchNormalization")
-        return false;
-    Channels doubled, all;
-    std::string image;
-    std::vector<Channels> kept;
-    Node rest = make_node("Concat", {});
-    rest.set("axis", std::int64_t{1});
-    for (const std::string& value : concat->inputs) {
-        const auto shape = graph.info_or_name(value).shape();
-        if (!shape || shape->size() != 4 || (*shape)[1] < 1) return false;
-        const Channels part{all.count, (*shape)[1]};
-        all.count += part.count;
-        const Node* node = site.uses.producer(value);
-        if (image.empty() && part.count >= least_channels && node != nullptr && site.uses.use_count(value) == 1 &&
-            doubles_pixels(graph, *node, site.context.opset)) {
-            doubled = part;
-            image = value;
-        } else {
-            kept.push_back(part);
-            rest.inputs.push_back(value);
-        }
-    }
-    if (kept.empty() || doubled.count * least_share < all.count || all.count != weight->shape()[1]) return false;
-    const auto of_image = weights_of_channels(*weight, {doubled}), of_rest = weights_of_channels(*weight, kept);
+    if (weight == nullptr || only_reader(site) == "BatchNormalization") return false;
+    auto kept = channel_parts(site, conv.input(0), 4);
+    if (!kept || channels_of(*kept) != weight->shape()[1]) return false;
+    const auto image = std::ranges::find_if(*kept, [&](const ChannelPart& part) {
+        const Node* node = site.uses.producer(part.value);
+        return part.channels >= least_channels && node != nullptr && site.uses.use_count(part.value) == 1 &&
+               doubles_pixels(graph, *node, site.context.opset);
+    });
+    if (kept->size() == 1 || image == kept->end() || image->channels * least_share < weight->shape()[1]) return false;
+    const ChannelPart doubled = *image;
+    kept->erase(image);
+    const auto of_image = weights_of_parts(site, {doubled}), of_rest = weights_of_parts(site, *kept);
     if (!of_image || !of_rest) return false;
-    std::string read = rest.inputs[0];
-    if (rest.inputs.size() > 1) {
-        ValueInfo info = graph.info_or_name(conv.input(0));
-        if (info.dims && info.dims->size() == 4) (*info.dims)[1] = Dimension::of(all.count - doubled.count);
-        read = add_before(site, std::move(rest), std::move(info));
-    }
-    const ValueInfo result = graph.info_or_name(conv.output(0));
-    Node sum = make_node("Add", {});
-    for (const auto& [value, weights] : {std::pair(read, *of_rest), std::pair(image, *of_image)}) {
-        Node part = conv;
-        part.inputs = {value, add_constant(graph, conv.input(1), weights)};
-        if (sum.inputs.empty() && !conv.input(2).empty()) part.inputs.push_back(conv.input(2));
-        sum.inputs.push_back(add_before(site, std::move(part), result));
-    }
-    become(site.root, std::move(sum), conv);
+    const std::string rest = convolved(site, joined_parts(site, *kept), *of_rest, conv.input(2));
+    become(site.root, make_node("Add", {rest, convolved(site, doubled.value, *of_image, "")}), conv);
     return true;
 }
 

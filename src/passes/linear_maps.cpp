@@ -1,7 +1,6 @@
 #include "passes/linear_maps.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 #include "passes/passes.hpp"
 #include "passes/rewrite.hpp"
@@ -20,23 +19,6 @@ std::optional<Pointwise> pointwise_of(const Graph& graph, const Node& node) {
     const bool window_of_one = std::all_of(shape.begin() + 2, shape.end(), [](std::int64_t n) { return n == 1; });
     if (!window_of_one || !all("strides", 1) || !all("pads", 0)) return std::nullopt;
     return Pointwise{weight, shape[0], shape[1]};
-}
-
-std::optional<Tensor> weights_of_channels(const Tensor& weight, const std::vector<Channels>& kept) {
-    Shape shape = weight.shape();
-    const std::int64_t results = shape[0], channels = shape[1];
-    const std::int64_t taps = static_cast<std::int64_t>(weight.count()) / (results * channels);
-    const std::vector<float> numbers = weight.to_floats();
-    std::vector<float> left;
-    for (std::int64_t k = 0; k < results; ++k) {
-        for (const Channels& range : kept) {
-            const auto from = numbers.begin() + (k * channels + range.first) * taps;
-            left.insert(left.end(), from, from + range.count * taps);
-        }
-    }
-    shape[1] = std::accumulate(kept.begin(), kept.end(), std::int64_t{0},
-                               [](std::int64_t sum, const Channels& range) { return sum + range.count; });
-    return finite_tensor(weight.type(), std::move(shape), left);
 }
 
 std::optional<std::vector<double>> constant_bias(const Graph& graph, const std::string& name, std::int64_t count,

@@ -17,14 +17,6 @@ struct Pointwise {
 
 std::optional<Pointwise> pointwise_of(const Graph& graph, const Node& node);
 
-/// Some of the channels that a convolution reads.
-struct Channels {
-    std::int64_t first = 0, count = 0;
-};
-/// What is left of a convolution's weights, constant floats [results, channels, ...] that are all finite, for these
-/// channels, one range after the other; nothing if one is not finite.
-std::optional<Tensor> weights_of_channels(const Tensor& weight, const std::vector<Channels>& kept);
-
 /// The numbers of a bias that is a constant of this type, one for each of `count` results; none where it is omitted.
 std::optional<std::vector<double>> constant_bias(const Graph& graph, const std::string& name, std::int64_t count,
                                                  DataType type);

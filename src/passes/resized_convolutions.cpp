@@ -2,6 +2,7 @@
 #include <functional>
 #include <numeric>
 
+#include "passes/channel_parts.hpp"
 #include "passes/linear_maps.hpp"
 #include "passes/passes.hpp"
 #include "passes/rewrite.hpp"
@@ -9,10 +10,8 @@
 namespace lathe::passes {
 namespace {
 
-/// One of the values that a convolution reads side by side, by channel.
-struct Part {
-    std::string value;
-    Channels channels;            ///< of the convolution's
+/// Of the values that a convolution reads side by side, one that may be made of fewer pixels.
+struct Part : ChannelPart {
     const Node* resize = nullptr; ///< that makes it of fewer pixels, for nobody else
     std::int64_t pixels = 0;      ///< of what is resized, where it is
 };
@@ -48,25 +47,15 @@ bool is_weighted_mean(const Site& site, const Node& node, std::size_t rank) {
 
 std::optional<std::vector<Part>> parts_of(const Site& site, const std::string& value, std::size_t rank) {
     const Graph& graph = site.graph;
-    const Node* concat = site.uses.producer(value);
-    std::vector<std::string> values{value};
-    if (concat != nullptr && concat->is("Concat")) {
-        const std::int64_t axis = concat->int_or("axis", 0);
-        if (site.uses.use_count(value) != 1 || (axis != 1 && axis != 1 - static_cast<std::int64_t>(rank)))
-            return std::nullopt;
-        values = concat->inputs;
-    }
+    const auto joined = channel_parts(site, value, rank);
+    if (!joined) return std::nullopt;
     std::vector<Part> parts;
-    std::int64_t first = 0;
-    for (const std::string& each : values) {
-        const auto shape = graph.info_or_name(each).shape();
-        if (!shape || shape->size() != rank || (*shape)[1] < 1) return std::nullopt;
-        Part part{each, {first, (*shape)[1]}, nullptr, 0};
-        first += part.channels.count;
-        const Node* node = site.uses.producer(each);
-        if (node != nullptr && site.uses.use_count(each) == 1 && is_weighted_mean(site, *node, rank)) {
+    for (const ChannelPart& each : *joined) {
+        Part part{each, nullptr, 0};
+        const Node* node = site.uses.producer(part.value);
+        if (node != nullptr && site.uses.use_count(part.value) == 1 && is_weighted_mean(site, *node, rank)) {
             const auto from = graph.info_or_name(node->input(0)).shape();
-            if (from && from->size() == rank && (*from)[1] == part.channels.count && pixels_of(*from) > 0) {
+            if (from && from->size() == rank && (*from)[1] == part.channels && pixels_of(*from) > 0) {
                 part.resize = node;
                 part.pixels = pixels_of(*from);
             }
@@ -81,10 +70,10 @@ bool pays(const std::vector<Part>& parts, std::int64_t results, std::int64_t pix
     double before = 0, after = 0;
     std::int64_t more = 0;
     for (const Part& part : parts) {
-        const auto channels = static_cast<double>(part.channels.count);
+        const auto channels = static_cast<double>(part.channels);
         before += channels * static_cast<double>(pixels);
         after += channels * static_cast<double>(part.resize != nullptr ? part.pixels : pixels);
-        if (part.resize != nullptr) more += results - part.channels.count;
+        if (part.resize != nullptr) more += results - part.channels;
     }
     return pixels > 0 && after * 2 <= before && more <= 0;
 }
@@ -94,27 +83,21 @@ public:
     Mover(const Site& site, const Pointwise& conv) : site_(site), conv_(conv) {}
 
     bool move(const std::vector<Part>& parts) {
-        std::vector<Part> kept;
+        std::vector<ChannelPart> kept;
         std::ranges::copy_if(parts, std::back_inserter(kept), [](const Part& part) { return part.resize == nullptr; });
         std::string bias = site_.root.input(2), sum;
         const Node conv = site_.root;
         if (!kept.empty()) {
-            std::string read = kept[0].value;
-            if (kept.size() > 1) {
-                Node joined = make_node("Concat", {});
-                for (const Part& part : kept)
-                    joined.inputs.push_back(part.value);
-                joined.set("axis", std::int64_t{1});
-                read = put(std::move(joined), info_of(kept[0].value, channels_of(kept)));
-            }
-            sum = convolved(read, kept, std::exchange(bias, ""));
+            const std::string read = joined_parts(site_, kept);
+            sum = convolved(site_, read, *weights_of_parts(site_, kept), std::exchange(bias, ""));
         }
         Node last;
         for (const Part& part : parts) {
             if (part.resize == nullptr) continue;
             if (!last.op_type.empty()) sum = put(std::move(last), result_);
             Node resize = *part.resize;
-            resize.inputs[0] = convolved(resize.input(0), {part}, std::exchange(bias, ""));
+            resize.inputs[0] =
+                convolved(site_, resize.input(0), *weights_of_parts(site_, {part}), std::exchange(bias, ""));
             resize.name.clear();
             if (!resize.input(3).empty()) resize.inputs[3] = with_channels(resize.input(3), resize.input(0));
             last = std::move(resize);
@@ -127,29 +110,7 @@ public:
     }
 
 private:
-    static std::int64_t channels_of(const std::vector<Part>& parts) {
-        return std::accumulate(parts.begin(), parts.end(), std::int64_t{0},
-                               [](std::int64_t sum, const Part& part) { return sum + part.channels.count; });
-    }
-    /// What is known of a value, with another number of channels.
-    ValueInfo info_of(const std::string& value, std::int64_t channels) const {
-        ValueInfo info = site_.graph.info_or_name(value);
-        info.opaque_type.clear();
-        (*info.dims)[1] = Dimension::of(channels);
-        return info;
-    }
     std::string put(Node node, ValueInfo info) { return add_before(site_, std::move(node), std::move(info)); }
-    /// The convolution of these channels alone.
-    std::string convolved(const std::string& value, const std::vector<Part>& parts, const std::string& bias) {
-        std::vector<Channels> kept;
-        for (const Part& part : parts)
-            kept.push_back(part.channels);
-        Node conv = site_.root;
-        conv.inputs = {value,
-                       add_constant(site_.graph, site_.root.input(1), *weights_of_channels(*conv_.weight, kept))};
-        if (!bias.empty()) conv.inputs.push_back(bias);
-        return put(std::move(conv), info_of(value, conv_.results));
-    }
     /// The sizes of `resized`, which has other channels than what `sizes` was for.
     std::string with_channels(const std::string& sizes, const std::string& resized) {
         const auto constant = [&](const std::vector<std::int64_t>& values) {
@@ -178,7 +139,7 @@ private:
 
     const Site& site_;
     const Pointwise& conv_;
-    ValueInfo result_ = info_of(site_.root.output(0), conv_.results);
+    ValueInfo result_ = info_with_channels(site_.graph, site_.root.output(0), conv_.results);
 };
 
 bool convolve_first(const Site& site) {
@@ -192,7 +153,7 @@ bool convolve_first(const Site& site) {
     const auto& readers = site.uses.consumers(conv.output(0));
     if (readers.size() == 1 && readers[0]->is("BatchNormalization")) return false;
     const auto parts = parts_of(site, conv.input(0), rank);
-    if (!parts || parts->back().channels.first + parts->back().channels.count != pointwise->channels ||
+    if (!parts || parts->back().first + parts->back().channels != pointwise->channels ||
         !pays(*parts, pointwise->results, pixels_of(*result)) ||
         !finite_tensor(pointwise->weight->type(), pointwise->weight->shape(), pointwise->weight->to_floats()))
         return false;

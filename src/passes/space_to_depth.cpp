@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "passes/channel_parts.hpp"
 #include "passes/passes.hpp"
 #include "passes/rewrite.hpp"
 
@@ -73,8 +74,7 @@ bool read_slice(const Site& site, const Node& slice, std::size_t rank, Sizes& be
 
 /// Concat, along the channels, of Slices of one value.
 std::optional<Parts> joined_slices(const Site& site, const Node& concat, std::size_t rank, std::int64_t channels) {
-    const std::int64_t axis = concat.int_or("axis", 0);
-    if (axis != 1 && axis != 1 - static_cast<std::int64_t>(rank)) return std::nullopt;
+    if (!joins_channels(concat, rank)) return std::nullopt;
     Parts parts;
     const auto count = static_cast<std::int64_t>(concat.inputs.size());
     if (channels % count != 0) return std::nullopt;

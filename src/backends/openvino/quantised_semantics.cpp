@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "graph/subgraphs.hpp"
+#include "passes/channel_parts.hpp"
 #include "passes/rewrite.hpp"
 
 namespace lathe::openvino {
@@ -40,6 +41,14 @@ DataType bytes_in_one_scale(const Graph& graph, const Node& node) {
         return DataType::undefined;
     const DataType type = zero_point->type();
     return type == DataType::int8 || type == DataType::uint8 ? type : DataType::undefined;
+}
+
+/// Whether two such nodes have the same type, scale and zero point.
+bool in_same_scale(const Graph& graph, const Node& a, const Node& b) {
+    const DataType type = bytes_in_one_scale(graph, a);
+    return type != DataType::undefined && bytes_in_one_scale(graph, b) == type &&
+           graph.constant(a.input(1))->to_floats() == graph.constant(b.input(1))->to_floats() &&
+           graph.constant(a.input(2))->to_int64s() == graph.constant(b.input(2))->to_int64s();
 }
 
 /// A zero point of bytes as uint8 has it.
@@ -99,14 +108,9 @@ Nodes joined_bytes(Graph& graph, const Node& node, const QuantisedBy& quantised)
         const auto there = quantised.find(back->second->input(0));
         if (there == quantised.end() || !there->second->is("QuantizeLinear")) continue;
         const Node &q = *there->second, &dq = *back->second;
+        if (!in_same_scale(graph, q, dq)) continue;
         const Tensor *scale = graph.constant(dq.input(1)), *zero_point = graph.constant(dq.input(2));
-        const Tensor *own_scale = graph.constant(q.input(1)), *own_zero = graph.constant(q.input(2));
-        if (scale == nullptr || zero_point == nullptr || own_scale == nullptr || own_zero == nullptr ||
-            scale->type() != DataType::float32 || element_count(scale->shape()) != 1 ||
-            (zero_point->type() != DataType::int8 && zero_point->type() != DataType::uint8) ||
-            own_zero->type() != zero_point->type() || element_count(zero_point->shape()) != 1 ||
-            scale->to_floats() != own_scale->to_floats() || zero_point->to_int64s() != own_zero->to_int64s())
-            continue;
+        if (scale->type() != DataType::float32) continue;
         is_signed = is_signed || zero_point->type() == DataType::int8;
         pairs.push_back({i, &q, &dq, *scale, *zero_point});
     }
@@ -143,9 +147,8 @@ Nodes joined_bytes(Graph& graph, const Node& node, const QuantisedBy& quantised)
     return nodes;
 }
 
-RequantisedConcats scaled_concats(const Graph& graph) {
+RequantisedConcats scaled_concats(const Graph& graph, const Uses& uses) {
     RequantisedConcats found;
-    const Uses uses(graph);
     const auto only_reader = [&](const Node& node) -> const Node* {
         const auto& readers = uses.consumers(node.output(0));
         return uses.use_count(node.output(0)) == 1 && readers.size() == 1 ? readers[0] : nullptr;
@@ -198,15 +201,12 @@ Nodes quantised_before(Graph& graph, const Node& concat, const Requantised& behi
     return nodes;
 }
 
-DequantisedParts moved_parts(const Graph& graph, const QuantisedBy& quantised,
+DequantisedParts moved_parts(const Graph& graph, const Uses& uses, const QuantisedBy& quantised,
                              const std::unordered_set<std::string_view>& as_unsigned) {
     DequantisedParts found;
-    const Uses uses(graph);
     for (const auto& node : graph.nodes) {
         const Node* concat = node->is("DepthToSpace") ? uses.producer(node->input(0)) : nullptr;
-        if (concat == nullptr || !concat->is("Concat")) continue;
-        const std::int64_t axis = concat->int_or("axis", 0);
-        if (axis != 1 && axis != -3) continue; // channels of images, the only ones that DepthToSpace has
+        if (concat == nullptr || !passes::joins_channels(*concat, 4)) continue;
         std::vector<const Node*> parts;
         for (const std::string& input : concat->inputs) {
             const auto part = quantised.find(input);
@@ -215,11 +215,8 @@ DequantisedParts moved_parts(const Graph& graph, const QuantisedBy& quantised,
         }
         const auto like_first = [&](const Node* part) {
             const Node& first = *parts.front();
-            const DataType type = bytes_in_one_scale(graph, first);
-            return type != DataType::undefined && bytes_in_one_scale(graph, *part) == type &&
-                   as_unsigned.contains(part->input(0)) == as_unsigned.contains(first.input(0)) &&
-                   graph.constant(part->input(1))->to_floats() == graph.constant(first.input(1))->to_floats() &&
-                   graph.constant(part->input(2))->to_int64s() == graph.constant(first.input(2))->to_int64s();
+            return in_same_scale(graph, *part, first) &&
+                   as_unsigned.contains(part->input(0)) == as_unsigned.contains(first.input(0));
         };
         if (parts.size() == concat->inputs.size() && std::ranges::all_of(parts, like_first))
             found.emplace(node->output(0), std::move(parts));
@@ -248,8 +245,9 @@ Nodes moved_bytes(Graph& graph, const Node& node, const std::vector<const Node*>
 QuantisedSemantics::QuantisedSemantics(const Graph& graph)
     : quantised_(quantising_nodes(graph)), as_unsigned_(signed_bytes(graph, quantised_)) {
     if (quantised_.empty()) return;
-    scaled_ = scaled_concats(graph);
-    moved_ = moved_parts(graph, quantised_, as_unsigned_);
+    const Uses uses(graph);
+    scaled_ = scaled_concats(graph, uses);
+    moved_ = moved_parts(graph, uses, quantised_, as_unsigned_);
 }
 
 Nodes QuantisedSemantics::instead_of(Graph& graph, const Node& node) const {
