@@ -8,62 +8,13 @@
 namespace lathe::passes {
 namespace {
 
-/// The weights of a Conv, ConvTranspose or Gemm in one form.
-struct Linear {
-    const Tensor* weight = nullptr;
-    const Tensor* bias = nullptr; ///< nullptr: none
-    std::size_t channels = 0;     ///< of the output
-    double bias_factor = 1;       ///< Gemm's beta
-};
-
 constexpr const char* linear_types = "Conv|ConvTranspose|Gemm";
-
-/// Output channel of the weight's element `i`.
-std::size_t channel_of(const Node& node, const Linear& linear, std::size_t i) {
-    const Shape& shape = linear.weight->shape();
-    if (node.is("Conv")) return i / (linear.weight->count() / linear.channels);
-    const auto columns = static_cast<std::size_t>(shape[1]);
-    if (node.is("Gemm")) return node.int_or("transB", 0) != 0 ? i / columns : i % columns;
-    // ConvTranspose: [input channels, output channels of a group, kernel...]; the input channel tells the group.
-    const std::size_t kernel = linear.weight->count() / static_cast<std::size_t>(shape[0]) / columns;
-    const std::size_t input_channel = i / kernel / columns;
-    const auto groups = static_cast<std::size_t>(node.int_or("group", 1));
-    const std::size_t group = input_channel / (static_cast<std::size_t>(shape[0]) / groups);
-    return group * columns + i / kernel % columns;
-}
-
-std::optional<Linear> linear_of(const Graph& graph, const Node& node) {
-    Linear linear;
-    linear.weight = graph.constant(node.input(1));
-    if (linear.weight == nullptr || linear.weight->count() == 0) return std::nullopt;
-    const Shape& shape = linear.weight->shape();
-    const std::int64_t groups = node.int_or("group", 1);
-    if (node.is("Gemm")) {
-        if (shape.size() != 2) return std::nullopt;
-        linear.channels = static_cast<std::size_t>(node.int_or("transB", 0) != 0 ? shape[0] : shape[1]);
-        linear.bias_factor = node.float_or("beta", 1);
-    } else if (shape.size() < 3 || groups < 1 || shape[0] % groups != 0) {
-        return std::nullopt;
-    } else {
-        linear.channels = static_cast<std::size_t>(node.is("Conv") ? shape[0] : shape[1] * groups);
-    }
-    if (!node.input(2).empty()) {
-        linear.bias = graph.constant(node.input(2));
-        // Gemm's C may be a matrix; only one value a column can take a scale by column.
-        if (linear.bias == nullptr || linear.bias->type() != linear.weight->type()) return std::nullopt;
-        const std::size_t count = linear.bias->count();
-        const bool is_row =
-            !linear.bias->shape().empty() && linear.bias->shape().back() == static_cast<std::int64_t>(count);
-        if (count != 1 && (count != linear.channels || !is_row)) return std::nullopt;
-    }
-    return linear;
-}
 
 /// Turns the site's root into `producer` with `affine` applied to its output; false if a number would not be finite.
 bool fold_into(const Site& site, const Node& producer, const Linear& linear, const Affine& affine) {
     std::vector<float> weight = linear.weight->to_floats();
     for (std::size_t i = 0; i < weight.size(); ++i) {
-        weight[i] = static_cast<float>(weight[i] * affine.scale[channel_of(producer, linear, i)]);
+        weight[i] = static_cast<float>(weight[i] * affine.scale[output_channel(producer, linear, i)]);
     }
     const auto old_bias = linear.bias == nullptr ? std::vector<float>{0} : linear.bias->to_floats();
     std::vector<float> bias(linear.channels);
@@ -95,20 +46,6 @@ bool fold_norm(const Site& site) {
     return affine && fold_into(site, producer, *linear, *affine);
 }
 
-/// The constant's value for each channel of a tensor [N, C, ...] of this rank; nothing if it differs elsewhere or would
-/// broadcast the tensor to a larger one.
-std::optional<std::vector<float>> per_channel(const Tensor& constant, std::size_t rank, std::size_t channels) {
-    const Shape& shape = constant.shape();
-    if (shape.size() > rank) return std::nullopt;
-    for (std::size_t i = 0; i < shape.size(); ++i) {
-        const bool is_channel = i + rank - shape.size() == 1;
-        if (shape[i] != 1 && !(is_channel && shape[i] == static_cast<std::int64_t>(channels))) return std::nullopt;
-    }
-    auto values = constant.to_floats();
-    if (values.size() == 1) values.resize(channels, values[0]);
-    return values.size() == channels ? std::optional(std::move(values)) : std::nullopt;
-}
-
 bool fold_arithmetic(const Site& site) {
     const Node& op = site.root;
     const Node& producer = site.match.node("linear");
@@ -116,20 +53,7 @@ bool fold_arithmetic(const Site& site) {
     if (!linear || site.context.opset < 7 || site.match.constant("c").type() != linear->weight->type()) return false;
     const auto values = per_channel(site.match.constant("c"), linear->weight->shape().size(), linear->channels);
     if (!values) return false;
-    const bool constant_first = op.input(0) == site.match.value("c");
-    Affine affine;
-    for (const double value : *values) {
-        double scale = 1;
-        double shift = 0;
-        if (op.is("Mul")) scale = value;
-        if (op.is("Add")) shift = value;
-        if (op.is("Sub")) shift = constant_first ? value : -value;
-        if (op.is("Sub") && constant_first) scale = -1;
-        if (op.is("Div")) scale = 1 / value;
-        affine.scale.push_back(scale);
-        affine.shift.push_back(shift);
-    }
-    return fold_into(site, producer, *linear, affine);
+    return fold_into(site, producer, *linear, affine_of_arithmetic(site.match, op, *values));
 }
 
 // ---- products with a constant matrix, of any rank ----
@@ -143,17 +67,6 @@ Pattern matrix_product(bool bias) {
 
 /// Axes that a product is known to have: at least its columns.
 std::size_t known_rank(const std::optional<ValueInfo>& info) { return info && info->dims ? info->dims->size() : 1; }
-
-/// The values of a vector along the last axis of a result that has `columns` there and at least `rank` axes.
-std::optional<std::vector<double>> along_columns(const Tensor& constant, std::size_t columns, std::size_t rank) {
-    const Shape& shape = constant.shape();
-    if (shape.empty() || shape.size() > rank || constant.count() != columns ||
-        shape.back() != static_cast<std::int64_t>(columns)) {
-        return std::nullopt;
-    }
-    const std::vector<float> values = constant.to_floats();
-    return std::vector<double>(values.begin(), values.end());
-}
 
 /// The match's product with every column times its scale, plus its shift, put where it was: the name of the result.
 /// Nothing, with nothing changed, where the match has another form or a number would not be finite.

@@ -42,6 +42,9 @@ const std::vector<Pass>& all_passes() {
         {"merge-branches", "convolutions of one input whose results are added become one", passes::merge_branches},
         // After fold-batch-norm: a scale folded into the BatchNormalization's producer first would round twice.
         {"fold-affine", "Mul, Add, Sub and Div by constants go into the weights before them", passes::fold_affine},
+        // After fold-batch-norm and fold-affine: a layer in front takes them for all readers, padded ones too.
+        {"fold-affine-forward", "BatchNormalization, Mul, Add, Sub and Div go into the weights behind them",
+         passes::fold_affine_forward},
         // After the folds into convolutions, whose results are sums behind it.
         {"convolve-before-resize", "a 1x1 Conv is computed before what enlarges its image",
          passes::convolve_before_resize},

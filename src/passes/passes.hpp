@@ -44,6 +44,7 @@ Result<bool> merge_pads(Graph& graph, PassContext& context);
 Result<bool> fold_batch_norm(Graph& graph, PassContext& context);
 Result<bool> merge_branches(Graph& graph, PassContext& context);
 Result<bool> fold_affine(Graph& graph, PassContext& context);
+Result<bool> fold_affine_forward(Graph& graph, PassContext& context);
 Result<bool> modulate_images_not_filters(Graph& graph, PassContext& context);
 Result<bool> convolve_apart(Graph& graph, PassContext& context);
 Result<bool> convolve_before_doubling(Graph& graph, PassContext& context);

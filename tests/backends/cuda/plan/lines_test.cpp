@@ -62,7 +62,8 @@ const std::vector<LineCase>& line_cases() {
          "const %to: int64[1] = {100}\n%p = Pad(%c, %pads)\n%d = Slice(%p, %from, %to, %axis)\n",
          {{"conv", 2}, {"indexed", 1}, {"slice", 1}}},
         {"pools and factors by channel",
-         "input %w_f: float32[1, 32, 1]\n%p = MaxPool(%c) {kernel_shape = [2], strides = [2]}\n%d = Mul(%p, %w_f)\n",
+         "input %w_f: float32[1, 32, 1]\n%p = MaxPool(%c) {kernel_shape = [2], strides = [2]}\n%m = Mul(%p, %w_f)\n"
+         "%d = Relu(%m)\n",
          {{"conv", 2}, {"pool", 1}, {"pointwise", 1}}},
         {"a transposed convolution",
          "input %w_t: float32[32, 32, 4]\n%e = ConvTranspose(%c, %w_t) {strides = [2], pads = [1, 1]}\n"
