@@ -131,8 +131,9 @@ def encoder(kind, length, batches=(1, 32), **options):
         import transformers
 
         config = getattr(transformers, f"{kind.removesuffix('Encoder')}Config")(**options)
-        config._attn_implementation = "sdpa"
-        module = getattr(transformers, f"{kind}Model")(config)
+        model = getattr(transformers, f"{kind}Model")
+        config._attn_implementation = "sdpa" if model._supports_sdpa else "eager"
+        module = model(config)
         return First(Named(module), lambda result: result.last_hidden_state)
 
     axes = {"input_ids": {0: "batch"}, "attention_mask": {0: "batch"}}
@@ -550,8 +551,9 @@ def causal(kind, length, batches=(1, 4), **options):
         import transformers
 
         config = getattr(transformers, f"{kind}Config" if kind != "Gemma3" else "Gemma3TextConfig")(**options)
-        config._attn_implementation = "sdpa"
-        return Prefill(getattr(transformers, f"{kind}ForCausalLM")(config))
+        model = getattr(transformers, f"{kind}ForCausalLM")
+        config._attn_implementation = "sdpa" if model._supports_sdpa else "eager"
+        return Prefill(model(config))
 
     return Entry(make, tokens(length, 30000), batches, ("input_ids", "attention_mask"), None, image=False, family="transformers")
 
@@ -705,6 +707,61 @@ ZOO = {
     "sd15_unet": unet(),
     "sd15_vae_decoder": vae_decoder(),
 }
+
+
+# Families of timm that no entry above has, by the package's own name, at 224 pixels unless said.
+FAMILIES = {
+    "beit_base_patch16_224": 224,
+    "botnet26t_256": 256,
+    "caformer_s18": 224,
+    "coatnet_0_rw_224": 224,
+    "convit_tiny": 224,
+    "convmixer_768_32": 224,
+    "crossvit_tiny_240": 240,
+    "cspdarknet53": 256,
+    "cspresnext50": 256,
+    "dpn68": 224,
+    "ecaresnet50t": 224,
+    "efficientformer_l1": 224,
+    "efficientvim_m1": 224,
+    "ese_vovnet19b_dw": 224,
+    "fasternet_t0": 224,
+    "gcvit_xxtiny": 224,
+    "gernet_s": 224,
+    "ghostnetv2_100": 224,
+    "gmlp_s16_224": 224,
+    "halonet26t": 256,
+    "hgnetv2_b0": 224,
+    "lambda_resnet26t": 256,
+    "legacy_seresnet18": 224,
+    "mixnet_s": 224,
+    "mvitv2_tiny": 224,
+    "nest_tiny": 224,
+    "nextvit_small": 224,
+    "pit_s_224": 224,
+    "rdnet_tiny": 224,
+    "regnetz_b16": 224,
+    "repvit_m1": 224,
+    "resmlp_12_224": 224,
+    "resnetblur50": 224,
+    "selecsls42b": 224,
+    "sequencer2d_s": 224,
+    "seresnet50": 224,
+    "shvit_s1": 224,
+    "skresnet18": 224,
+    "starnet_s1": 224,
+    "swiftformer_xs": 224,
+    "tf_efficientnet_b0": 224,
+    "tinynet_a": 192,
+    "tnt_s_patch16_224": 224,
+    "tresnet_m": 224,
+    "visformer_small": 224,
+    "vit_small_patch16_dinov3": 256,
+    "vitamin_small_224": 224,
+    "volo_d1_224": 224,
+    "xception41": 299,
+}
+ZOO |= {name: timm_entry(name, size) for name, size in FAMILIES.items()}
 
 
 def module_of(name: str) -> nn.Module:

@@ -1,12 +1,14 @@
 // ONNX's backend tests on a GPU: every case whose plan the interpreter runs (that is, all but those listed in
 // cuda_unsupported.txt) is compiled, tuned and run in fp32, and gives the recorded outputs. Skips, with the cause,
-// where there is no GPU.
+// where there is no GPU. What of it needs none: every operation has a reference kernel.
 
 #include <iostream>
 
 #include <gtest/gtest.h>
 
 #include "backends/cuda/cuda_backend.hpp"
+#include "backends/cuda/plan/lower.hpp"
+#include "backends/cuda/tactics/provider.hpp"
 #include "conformance/backend_outputs.hpp"
 #include "conformance/cuda_cases.hpp"
 #include "conformance/isolated.hpp"
@@ -67,6 +69,44 @@ TEST(CudaConformance, CompiledModelsGiveTheRecordedOutputs) {
     std::cout << passed << " of " << cases.size() << " models give the recorded outputs on the GPU; " << listed.size()
               << " more are listed with a reason\n";
     EXPECT_GT(passed, 500U);
+}
+
+/// Tuning compares every kernel with the reference and cannot do without one. Needs no GPU.
+Result<void> prepare_references(const Model& model, const std::vector<Shape>& shapes) {
+    static const auto reference = cuda::make_reference_provider();
+    cuda::Device device;
+    device.sm = 90;
+    LATHE_TRY(auto prepared, cuda::prepare(model, Precision::float16));
+    const auto plan = cuda::lower(prepared, shapes);
+    if (!plan) return {}; // a number that FP16 does not hold
+    for (const cuda::FusedOp& op : plan->ops) {
+        std::string why;
+        const auto ids = reference->candidates(op, *plan, device, cuda::Effort::fast, why);
+        if (ids.empty()) return Error{ErrorCode::unsupported, "wrong result: no reference kernel: " + why, op.name, ""};
+        if (const auto made = reference->prepare(ids.front(), op, *plan, device); !made)
+            return Error{ErrorCode::unsupported, "wrong result: " + made.error().describe(), op.name, ""};
+    }
+    return {};
+}
+
+TEST(CudaConformance, EveryOperationHasAReferenceKernel) {
+    std::vector<Case> cases = test::all_cases();
+    if (cases.empty()) GTEST_SKIP() << test::no_cases;
+    const auto listed = test::read_list(test::cuda_exceptions);
+    std::erase_if(cases, [&](const Case& each) { return listed.contains(each.name); });
+    const auto run_once = [](const Model& model, const DataSet& data, test::Tolerance) -> Result<void> {
+        std::vector<Shape> shapes;
+        for (const ValueInfo& info : model.graph.inputs)
+            for (const auto& [name, tensor] : data.inputs)
+                if (name == info.name) shapes.push_back(tensor.shape());
+        return prepare_references(model, shapes);
+    };
+    const auto verdicts = test::run_isolated(
+        cases.size(),
+        [&](std::size_t i) -> std::string { return test::verdict(test::run_with_constants(cases[i], run_once)); },
+        std::chrono::seconds(60), 2);
+    for (std::size_t i = 0; i < cases.size(); ++i)
+        EXPECT_EQ(verdicts[i], "") << cases[i].name;
 }
 
 } // namespace

@@ -8,16 +8,20 @@ namespace lathe::cuda::kernels {
 /// Depthwise convolution over nhwc. Input and weights are of one type.
 struct DepthwiseParams {
     const void* input;
-    const void* weight; ///< [r][s][c_stride of the packing]
+    const void* weight; ///< [depths][r][s][c_stride of the packing]
     void* output;
     std::int32_t type, output_type, weight_c;
-    std::int32_t n, h, w, c, c_stride, y_stride, p, q;
+    /// c_stride, y_stride: channels with their padding. c_pitch, y_pitch: elements from pixel to pixel, more than that
+    /// where the image is a part of a wider one.
+    /// n: images of the result.
+    std::int32_t n, h, w, c, c_stride, c_pitch, y_stride, y_pitch, p, q;
     WindowParams window;
+    DepthParams depths;
     std::uint32_t pad_word;  ///< what lies around the image: s8 its zero point in all four bytes, floats 0
     EpilogueParams epilogue; ///< with residual_stride
 };
 /// Any window of up to 1024 taps, any types, any epilogue. A thread computes `columns` (2, 4, 7, 14; for dilated
-/// windows and strides over 2 only 4) neighbouring results of a row.
+/// windows and strides over 2 only 4; with depths 2 and 4) neighbouring results of a row.
 bool depthwise_window_takes(const DepthwiseParams& params, int columns);
 /// Shared memory of a block.
 std::size_t depthwise_window_shared_bytes(const DepthwiseParams& params);

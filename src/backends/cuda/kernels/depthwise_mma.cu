@@ -22,7 +22,8 @@ struct Work {
     std::int32_t down;   ///< runs of Rows * steps rows
     std::int32_t strips; ///< across * down * n
     std::int32_t steps;
-    std::int32_t pixel_bytes, out_bytes;
+    std::int32_t channel_bytes, pixel_bytes; ///< of an image: its channels, and from pixel to pixel
+    std::int32_t out_bytes, out_pixel_bytes; ///< the same of the result
     Clamp clamp;
 };
 
@@ -71,7 +72,7 @@ __global__ void __launch_bounds__(threads,
     const int across = strip % t.across, rest = strip / t.across, n = rest / t.down;
     const int ow = across * columns, oh0 = (rest - n * t.down) * Rows * t.steps;
     const std::uint32_t word0 = static_cast<std::uint32_t>((group * 4 + q) * Words * 4);
-    const bool mine = strip < t.strips && static_cast<int>(word0) < t.pixel_bytes;
+    const bool mine = strip < t.strips && static_cast<int>(word0) < t.channel_bytes;
     // volatile: read again for every use, as registers would not hold them all
     const volatile std::uint32_t* own = weights + q * Words;
     const char* image = static_cast<const char*>(p.input);
@@ -195,7 +196,7 @@ __global__ void __launch_bounds__(threads,
             constexpr int piece = out_words < 4 ? out_words : 4; // words of a store
             const int out0 = static_cast<int>(word0) / static_cast<int>(sizeof(T)) * static_cast<int>(sizeof(Out));
             char* to = static_cast<char*>(p.output) +
-                       static_cast<std::int64_t>((n * p.p + oh) * p.q + ow) * t.out_bytes + out0;
+                       static_cast<std::int64_t>((n * p.p + oh) * p.q + ow) * t.out_pixel_bytes + out0;
 #pragma unroll
             for (int r = 0; r < Rows; ++r)
 #pragma unroll
@@ -204,7 +205,8 @@ __global__ void __launch_bounds__(threads,
 #pragma unroll
                         for (int i = 0; i < out_words; i += piece)
                             if (sizeof(T) == sizeof(Out) || out0 + i * 4 < t.out_bytes)
-                                store_words<piece>(to + static_cast<std::int64_t>(r * p.q + c) * t.out_bytes + i * 4,
+                                store_words<piece>(to + static_cast<std::int64_t>(r * p.q + c) * t.out_pixel_bytes +
+                                                       i * 4,
                                                    out[r][c] + i);
         }
 #pragma unroll
@@ -223,9 +225,11 @@ cudaError_t launch_one(const DepthwiseParams& p, int steps, cudaStream_t stream,
         return cudaErrorInvalidValue;
     } else {
         Work t{};
-        t.pixel_bytes = p.c_stride * static_cast<int>(sizeof(T));
+        t.channel_bytes = p.c_stride * static_cast<int>(sizeof(T));
+        t.pixel_bytes = p.c_pitch * static_cast<int>(sizeof(T));
         t.out_bytes = p.y_stride * static_cast<int>(sizeof(Out));
-        t.groups = (t.pixel_bytes + 16 * Words - 1) / (16 * Words);
+        t.out_pixel_bytes = p.y_pitch * static_cast<int>(sizeof(Out));
+        t.groups = (t.channel_bytes + 16 * Words - 1) / (16 * Words);
         t.across = (p.q + columns - 1) / columns;
         t.down = (p.p + Rows * steps - 1) / (Rows * steps);
         t.strips = t.across * t.down * p.n;
@@ -267,6 +271,8 @@ cudaError_t launch_type(const DepthwiseParams& p, const DepthwiseTile& tile, cud
 bool depthwise_mma_takes(const DepthwiseParams& p, const DepthwiseTile& tile) {
     const WindowParams& window = p.window;
     const int kernel = window.kernel_h, stride = window.stride_h;
+    if (p.depths.kernel != 1 || p.depths.in != p.depths.out || p.depths.stride != 1 || p.depths.before != 0)
+        return false;
     if (window.kernel_w != kernel || window.stride_w != stride || window.dil_h != 1 || window.dil_w != 1) return false;
     if ((kernel != 3 && kernel != 5) || (stride != 1 && stride != 2)) return false;
     if (p.type != type_s8 && p.type != type_f16 && p.type != type_bf16) return false;
@@ -275,11 +281,12 @@ bool depthwise_mma_takes(const DepthwiseParams& p, const DepthwiseTile& tile) {
     if (p.weight_c < p.c_stride || p.y_stride < p.c) return false;
     if (widened ? p.y_stride > p.c_stride || p.y_stride % 8 != 0 : p.type != p.output_type || p.c_stride != p.y_stride)
         return false;
-    if (p.c_stride * size % 16 != 0 || p.weight_c * size % 16 != 0) return false;
+    if (p.c_stride * size % 16 != 0 || p.c_pitch * size % 16 != 0 || p.weight_c * size % 16 != 0) return false;
+    if (p.y_pitch * (widened ? 2 : size) % 16 != 0) return false;
     if (p.epilogue.residual != nullptr || p.epilogue.residual_scale != 0 || !curve_takes(p.epilogue, p.output_type))
         return false;
     if (std::int64_t{p.n} * p.h * p.w > 0x7fffffff || std::int64_t{p.n} * p.p * p.q > 0x7fffffff) return false;
-    if (std::int64_t{p.n} * p.h * p.w * p.c_stride * size > 0xffffffffLL) return false;
+    if (std::int64_t{p.n} * p.h * p.w * p.c_pitch * size > 0xffffffffLL) return false;
     return tile.steps >= 1 && tile.steps <= 64 && exists(kernel, stride, tile);
 }
 

@@ -35,17 +35,22 @@ int lanes_log2(const DepthwiseParams& p) {
 } // namespace depthwise
 
 std::size_t depthwise_window_shared_bytes(const DepthwiseParams& p) {
-    const std::size_t taps = static_cast<std::size_t>(p.window.kernel_h) * static_cast<std::size_t>(p.window.kernel_w);
+    const std::size_t taps = static_cast<std::size_t>(p.depths.kernel) * static_cast<std::size_t>(p.window.kernel_h) *
+                             static_cast<std::size_t>(p.window.kernel_w);
     return taps * (std::size_t{16} << depthwise::lanes_log2(p));
 }
 
 bool depthwise_window_takes(const DepthwiseParams& p, int columns) {
     if (p.type < type_f32 || p.type > type_s8 || p.output_type < type_f32 || p.output_type > type_s8) return false;
-    if (p.c_stride % 4 != 0 || p.y_stride % 4 != 0 || p.weight_c % 4 != 0 || p.weight_c < p.c) return false;
-    if (std::int64_t{p.window.kernel_h} * p.window.kernel_w > depthwise::most_taps) return false;
+    if (p.c_stride % 4 != 0 || p.y_stride % 4 != 0 || p.c_pitch % 4 != 0 || p.y_pitch % 4 != 0) return false;
+    if (p.weight_c % 4 != 0 || p.weight_c < p.c) return false;
+    if (std::int64_t{p.depths.kernel} * p.window.kernel_h * p.window.kernel_w > depthwise::most_taps) return false;
     if (p.epilogue.residual_scale != 0 && p.epilogue.residual_stride % 4 != 0) return false;
-    if (std::int64_t{p.h} * p.w * p.c_stride > 0x7fffffff || std::int64_t{p.n} * p.p * p.q > 0x7fffffff) return false;
+    if (std::int64_t{p.h} * p.w * p.c_pitch > 0x7fffffff || std::int64_t{p.n} * p.p * p.q > 0x7fffffff) return false;
     if (depthwise::taps_at_once(p) == 0) return columns == depthwise::general_columns;
+    if (depthwise::is_deep(p))
+        return p.pad_word == 0 &&
+               (columns == depthwise::general_columns || (columns == 2 && depthwise::taps_at_once(p) == 3));
     return columns == 2 || columns == 4 || columns == 7 || columns == 14;
 }
 

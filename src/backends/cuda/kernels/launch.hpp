@@ -93,6 +93,11 @@ struct WindowParams {
     std::int32_t kernel_h, kernel_w, stride_h, stride_w, dil_h, dil_w, pad_h, pad_w, pad_bottom, pad_right;
 };
 
+/// A window's third dimension: taps are images of a sample, which are one behind the other.
+struct DepthParams {
+    std::int32_t kernel = 1, stride = 1, dilation = 1, before = 0, in = 1, out = 1; ///< in, out: images a sample
+};
+
 // ---- reference.cu: one thread an output element, any layout; the yardstick of every other kernel ----
 
 /// Convolution (any groups, depthwise packing [r][s][c] too), with an optional max pool behind the activation.
@@ -104,6 +109,7 @@ struct ConvGeneralParams {
     std::int32_t weight_c; ///< channels of a tap in the packing
     std::int32_t groups, depthwise;
     WindowParams window;
+    DepthParams depths;          ///< depthwise convolutions alone have more than one
     std::int32_t conv_h, conv_w; ///< size of the convolution's own result
     std::int32_t pooled;
     WindowParams pool;
@@ -129,6 +135,7 @@ struct BatchedGemmParams {
     std::int32_t a_type, b_type, c_type, transpose_a, transpose_b;
     float a_scale, b_scale, c_scale;
     std::int64_t m, n, k, batch;
+    std::int64_t a_pitch; ///< from row to row of a
     std::int32_t outer_rank;
     std::int64_t outer_dims[max_rank], a_strides[max_rank], b_strides[max_rank];
     float alpha;

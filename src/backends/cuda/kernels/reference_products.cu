@@ -49,13 +49,17 @@ __device__ __forceinline__ X around(std::int32_t pad_value) {
 
 template <class X, class W>
 __device__ float conv_at(const ConvGeneralParams& p, std::int64_t n, std::int64_t k, std::int64_t oh, std::int64_t ow) {
-    const X* x = static_cast<const X*>(p.x.data) + n * p.x.strides[0];
+    const std::int64_t sample = n / p.depths.out, depth = n % p.depths.out * p.depths.stride - p.depths.before;
     const W* w = static_cast<const W*>(p.weight);
     const std::int64_t group_channels = p.depthwise != 0 ? 1 : p.x.dims[1] / p.groups;
     const std::int64_t first = p.depthwise != 0 ? k : k / (p.y.dims[1] / p.groups) * group_channels;
     using S = std::conditional_t<sizeof(X) == sizeof(W), typename Sum<X>::type, float>;
     S sum = 0;
-    for (int r = 0; r < p.window.kernel_h; ++r) {
+    for (int tap_row = 0; tap_row < p.depths.kernel * p.window.kernel_h; ++tap_row) {
+        const int r = tap_row % p.window.kernel_h;
+        const std::int64_t image = depth + tap_row / p.window.kernel_h * p.depths.dilation;
+        if (image < 0 || image >= p.depths.in) continue;
+        const X* x = static_cast<const X*>(p.x.data) + (sample * p.depths.in + image) * p.x.strides[0];
         const std::int64_t h = oh * p.window.stride_h - p.window.pad_h + r * p.window.dil_h;
         const bool row = h >= 0 && h < p.x.dims[2];
         if (!row && p.pad_value == 0) continue;
@@ -64,7 +68,7 @@ __device__ float conv_at(const ConvGeneralParams& p, std::int64_t n, std::int64_
             const bool inside = row && v >= 0 && v < p.x.dims[3];
             if (!inside && p.pad_value == 0) continue;
             const X* from = x + h * p.x.strides[2] + v * p.x.strides[3] + first * p.x.strides[1];
-            const std::int64_t tap = r * p.window.kernel_w + s;
+            const std::int64_t tap = tap_row * p.window.kernel_w + s;
             const W* with = p.depthwise != 0 ? w + tap * p.weight_c + k
                                              : w + (k * p.window.kernel_h * p.window.kernel_w + tap) * p.weight_c;
             for (std::int64_t c = 0; c < group_channels; ++c)
@@ -142,7 +146,7 @@ __global__ void batched_gemm_general(const __grid_constant__ BatchedGemmParams p
     }
     double sum = 0;
     for (std::int64_t k = 0; k < p.k; ++k) {
-        const std::int64_t from_a = a_at + (p.transpose_a != 0 ? k * p.m + row : row * p.k + k);
+        const std::int64_t from_a = a_at + (p.transpose_a != 0 ? k * p.a_pitch + row : row * p.a_pitch + k);
         const std::int64_t from_b = b_at + (p.transpose_b != 0 ? column * p.k + k : k * p.n + column);
         sum += static_cast<double>(load_any(p.a, p.a_type, from_a)) * load_any(p.b, p.b_type, from_b);
     }

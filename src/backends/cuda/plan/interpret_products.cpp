@@ -87,18 +87,25 @@ Result<void> OpInterpreter::operator()(const Depthwise& d) {
     Numbers input = in(0);
     for (double& number : input)
         number -= zero;
-    const std::int64_t taps = d.window.kernel[0] * d.window.kernel[1];
+    const std::int64_t taps = d.depths.kernel * d.window.kernel[0] * d.window.kernel[1];
     Numbers acc(static_cast<std::size_t>(y.n * y.c) * y.plane(), 0.0);
     for (std::int64_t plane = 0; plane < y.n * y.c; ++plane) {
         double sum = 0;
         for (std::int64_t tap = 0; tap < taps; ++tap)
             sum += weight[static_cast<std::size_t>(tap * padded + plane % y.c)];
         std::fill_n(acc.data() + static_cast<std::size_t>(plane) * y.plane(), y.plane(), zero * sum);
-        for (std::int64_t r = 0; r < d.window.kernel[0]; ++r) {
-            for (std::int64_t s = 0; s < d.window.kernel[1]; ++s) {
-                const auto at = static_cast<std::size_t>((r * d.window.kernel[1] + s) * padded + plane % y.c);
-                add_tap(d.window, weight[at], r, s, input.data() + static_cast<std::size_t>(plane) * x.plane(), x,
-                        acc.data() + static_cast<std::size_t>(plane) * y.plane(), y);
+        const std::int64_t image = plane / y.c, sample = image / d.depths.out;
+        for (std::int64_t t = 0; t < d.depths.kernel; ++t) {
+            const std::int64_t depth = image % d.depths.out * d.depths.stride - d.depths.before + t * d.depths.dilation;
+            if (depth < 0 || depth >= d.depths.in) continue;
+            const std::int64_t from = (sample * d.depths.in + depth) * y.c + plane % y.c;
+            for (std::int64_t r = 0; r < d.window.kernel[0]; ++r) {
+                for (std::int64_t s = 0; s < d.window.kernel[1]; ++s) {
+                    const std::int64_t tap = (t * d.window.kernel[0] + r) * d.window.kernel[1] + s;
+                    add_tap(d.window, weight[static_cast<std::size_t>(tap * padded + plane % y.c)], r, s,
+                            input.data() + static_cast<std::size_t>(from) * x.plane(), x,
+                            acc.data() + static_cast<std::size_t>(plane) * y.plane(), y);
+                }
             }
         }
     }
@@ -133,16 +140,17 @@ Result<void> OpInterpreter::operator()(const BatchedGemm& d) {
     const auto m = static_cast<std::size_t>(d.m);
     const auto n = static_cast<std::size_t>(d.n);
     const auto k = static_cast<std::size_t>(d.k);
+    const auto pitch = d.a_pitch != 0 ? static_cast<std::size_t>(d.a_pitch) : d.transpose_a ? m : k;
     Numbers out(left.size() * m * n, 0.0);
     for (std::size_t i = 0; i < out.size(); ++i) {
         const std::size_t at = i / (m * n);
         const std::size_t row = i / n % m;
         const std::size_t column = i % n;
-        const double* pa = a.data() + left[at] * m * k;
+        const double* pa = a.data() + left[at] * (d.transpose_a ? k : m) * pitch;
         const double* pb = b.data() + right[at] * k * n;
         for (std::size_t l = 0; l < k; ++l) {
-            out[i] +=
-                pa[d.transpose_a ? l * m + row : row * k + l] * pb[d.transpose_b ? column * k + l : l * n + column];
+            out[i] += pa[d.transpose_a ? l * pitch + row : row * pitch + l] *
+                      pb[d.transpose_b ? column * k + l : l * n + column];
         }
         out[i] *= static_cast<double>(d.alpha);
     }

@@ -206,6 +206,13 @@ ValueId root_of(const Plan& plan, ValueId id) {
     return id;
 }
 
+std::size_t alignment_of(const Plan& plan, ValueId id) {
+    std::size_t begin = value_alignment;
+    for (; plan.values[id].alias_of != none; id = plan.values[id].alias_of)
+        begin += static_cast<std::size_t>(plan.values[id].alias_from) * bytes_of(plan.values[id].type);
+    return std::min(begin & (~begin + 1), value_alignment);
+}
+
 std::size_t Value::byte_size() const {
     std::int64_t count = 1;
     for (std::size_t axis = 0; axis < dims.size(); ++axis)
@@ -240,113 +247,128 @@ const char* kind_of(const FusedOp& op) {
                       op.detail);
 }
 
+namespace {
+
+std::string text_of(const Depths& depths) {
+    if (depths == Depths{}) return "";
+    return " d" + number(depths.kernel) + "s" + number(depths.stride) + "x" + number(depths.dilation) + "p" +
+           number(depths.before) + "of" + number(depths.in) + "to" + number(depths.out);
+}
+
+} // namespace
+
 std::string signature(const FusedOp& op, const Plan& plan) {
     const Value& out = plan.values[op.outputs[0]];
-    const std::string head = std::string(kind_of(op)) + " " + (op.tf32 ? "tf32" : to_string(op.compute));
+    std::string head = std::string(kind_of(op)) + " " + (op.tf32 ? "tf32" : to_string(op.compute));
+    const auto early = [&](ValueId id) { return !plan.values[id].part && alignment_of(plan, id) < value_alignment; };
+    if (std::ranges::any_of(op.inputs, early)) head += " early"; // libraries have other kernels for it
     const auto in = [&](std::size_t i) -> const Value& { return plan.values[op.inputs[i]]; };
     return head +
            std::visit(
-               Overloaded{
-                   [&](const Conv& d) {
-                       std::string text = " " + image_sizes(in(0)) + " k" + number(out.dims[1]) + window(d.window);
-                       if (d.groups != 1) text += " g" + number(d.groups);
-                       if (d.reads_nchw) text += " nchw";
-                       if (in(0).layout == Layout::nhwc) text += " ics" + number(in(0).channel_stride);
-                       text += epilogue(d.epilogue, plan);
-                       if (d.pooled) text += " pooled" + window(d.pool);
-                       return text + stored(out);
-                   },
-                   [&](const Depthwise& d) {
-                       return " " + image_sizes(in(0)) + window(d.window) + epilogue(d.epilogue, plan) + stored(out);
-                   },
-                   [&](const Gemm& d) {
-                       return " m" + number(d.m) + " n" + number(d.n) + " k" + number(d.k) +
-                              epilogue(d.epilogue, plan) + stored(out);
-                   },
-                   [&](const BatchedGemm& d) {
-                       return " b" + number(d.batch) + " m" + number(d.m) + " n" + number(d.n) + " k" + number(d.k) +
-                              (d.transpose_a ? " ta" : "") + (d.transpose_b ? " tb" : "") + operands(op, plan);
-                   },
-                   [&](const Attention& d) {
-                       std::string text = " b" + number(d.batch) + " heads" + number(d.heads) + " q" + number(d.q_len) +
-                                          " kv" + number(d.kv_len) + " d" + number(d.depth) +
-                                          (d.packed ? " packed" : "");
-                       if (d.key_heads() != d.heads) text += " kvheads" + number(d.kv_heads);
-                       if (d.values_depth() != d.depth) text += " v" + number(d.value_depth);
-                       if (d.causal) text += " causal";
-                       if (d.empty_is_zero) text += " zero";
-                       for (std::size_t i = op.inputs.size() - static_cast<std::size_t>(d.masks); i < op.inputs.size();
-                            ++i)
-                           text += std::string(" mask:") + sizes(in(i).dims);
-                       for (const HeadView& view : {d.q, d.k, d.v, d.out}) {
-                           if (view == HeadView{}) continue;
-                           text += " view" + number(view.offset) + "," + number(view.batch) + "," + number(view.row) +
-                                   "," + number(view.head);
-                       }
-                       return text + stored(out);
-                   },
-                   [&](const Pool& d) {
-                       return " " + image_sizes(in(0)) + window(d.window) + (d.average ? " average" : " max") +
-                              (d.count_pad ? " count_pad" : "") + operands(op, plan);
-                   },
-                   [&](const GlobalPool& d) { return (d.average ? " average" : " max") + operands(op, plan); },
-                   [&](const Softmax& d) {
-                       return " rows" + number(d.rows) + " columns" + number(d.columns) + (d.log ? " log" : "") +
-                              operands(op, plan);
-                   },
-                   [&](const LayerNorm& d) {
-                       return " rows" + number(d.rows) + " columns" + number(d.columns) + (d.residual ? " +res" : "") +
-                              (d.quantized_output ? " +quantised" : "") + (d.sum_output ? " +sum" : "") +
-                              (d.centred ? "" : " rms") + operands(op, plan);
-                   },
-                   [&](const GroupFactors& d) { return " groups" + number(d.groups) + operands(op, plan); },
-                   [&](const Rotary& d) {
-                       return " view" + number(d.x.offset) + "," + number(d.x.batch) + "," + number(d.x.row) + "," +
-                              number(d.x.head) + (d.interleaved ? " interleaved" : "") +
-                              (d.turned != 0 ? " turned" + number(d.turned) : "") + operands(op, plan);
-                   },
-                   [&](const Recurrent& d) {
-                       return " cell" + number(static_cast<std::int64_t>(d.cell)) +
-                              (d.linear_before_reset ? " linear" : "") + (d.lengths ? " lengths" : "") +
-                              operands(op, plan);
-                   },
-                   [&](const Reduce& d) {
-                       return " kind" + number(static_cast<std::int64_t>(d.kind)) + " o" + number(d.outer) + " r" +
-                              number(d.reduced) + " i" + number(d.inner) + operands(op, plan);
-                   },
-                   [&](const Gather& d) {
-                       std::string text = " axis" + number(d.axis);
-                       for (const WeightId id : d.tables)
-                           text += " table:" + sizes(plan.weights->weights[id].dims);
-                       return text + operands(op, plan);
-                   },
-                   [&](const Concat& d) {
-                       return " axis" + number(d.axis) + (d.interleaved ? " interleaved" : "") +
-                              (d.program.code.empty() ? "" : program(d.program)) + operands(op, plan);
-                   },
-                   [&](const Slice& d) {
-                       std::string text;
-                       for (std::size_t i = 0; i < d.starts.size(); ++i)
-                           text += " " + number(d.starts[i]) + ":" + number(d.steps[i]);
-                       return text + operands(op, plan);
-                   },
-                   [&](const Transpose& d) { return " order" + sizes(d.order) + operands(op, plan); },
-                   [&](const Resize& d) {
-                       std::string text =
-                           " mode" + number(static_cast<std::int64_t>(d.mode)) + " " + d.coordinates + " " + d.nearest;
-                       for (const float scale : d.scales)
-                           text += " " + number(static_cast<double>(scale));
-                       return text + operands(op, plan);
-                   },
-                   [&](const Reformat&) { return operands(op, plan); },
-                   [&](const Pointwise& d) { return program(d) + operands(op, plan); },
-                   [&](const Chain& d) {
-                       std::string text = d.shortcut ? " shortcut" : d.squeeze ? " squeeze" : "";
-                       for (const FusedOp& part : d.parts)
-                           text += " {" + signature(part, plan) + "}";
-                       return text;
-                   },
-                   [&](const Indexed& d) { return describe(d) + operands(op, plan); }},
+               Overloaded{[&](const Conv& d) {
+                              std::string text =
+                                  " " + image_sizes(in(0)) + " k" + number(out.dims[1]) + window(d.window);
+                              if (d.groups != 1) text += " g" + number(d.groups);
+                              if (d.reads_nchw) text += " nchw";
+                              if (in(0).layout == Layout::nhwc) text += " ics" + number(in(0).channel_stride);
+                              text += epilogue(d.epilogue, plan);
+                              if (d.pooled) text += " pooled" + window(d.pool);
+                              return text + stored(out);
+                          },
+                          [&](const Depthwise& d) {
+                              return " " + image_sizes(in(0)) + window(d.window) + text_of(d.depths) +
+                                     (in(0).part ? " ics" + number(in(0).channel_stride) : "") +
+                                     epilogue(d.epilogue, plan) + stored(out);
+                          },
+                          [&](const Gemm& d) {
+                              return " m" + number(d.m) + " n" + number(d.n) + " k" + number(d.k) +
+                                     epilogue(d.epilogue, plan) + stored(out);
+                          },
+                          [&](const BatchedGemm& d) {
+                              return " b" + number(d.batch) + " m" + number(d.m) + " n" + number(d.n) + " k" +
+                                     number(d.k) + (d.transpose_a ? " ta" : "") + (d.transpose_b ? " tb" : "") +
+                                     (d.a_pitch != 0 ? " pitch" + number(d.a_pitch) : "") + operands(op, plan);
+                          },
+                          [&](const Attention& d) {
+                              std::string text = " b" + number(d.batch) + " heads" + number(d.heads) + " q" +
+                                                 number(d.q_len) + " kv" + number(d.kv_len) + " d" + number(d.depth) +
+                                                 (d.packed ? " packed" : "");
+                              if (d.key_heads() != d.heads) text += " kvheads" + number(d.kv_heads);
+                              if (d.values_depth() != d.depth) text += " v" + number(d.value_depth);
+                              if (d.causal) text += " causal";
+                              if (d.empty_is_zero) text += " zero";
+                              for (std::size_t i = op.inputs.size() - static_cast<std::size_t>(d.masks);
+                                   i < op.inputs.size(); ++i)
+                                  text += std::string(" mask:") + sizes(in(i).dims);
+                              for (const HeadView& view : {d.q, d.k, d.v, d.out}) {
+                                  if (view == HeadView{}) continue;
+                                  text += " view" + number(view.offset) + "," + number(view.batch) + "," +
+                                          number(view.row) + "," + number(view.head);
+                              }
+                              return text + stored(out);
+                          },
+                          [&](const Pool& d) {
+                              return " " + image_sizes(in(0)) + window(d.window) + (d.average ? " average" : " max") +
+                                     (d.count_pad ? " count_pad" : "") + operands(op, plan);
+                          },
+                          [&](const GlobalPool& d) { return (d.average ? " average" : " max") + operands(op, plan); },
+                          [&](const Softmax& d) {
+                              return " rows" + number(d.rows) + " columns" + number(d.columns) + (d.log ? " log" : "") +
+                                     operands(op, plan);
+                          },
+                          [&](const LayerNorm& d) {
+                              return " rows" + number(d.rows) + " columns" + number(d.columns) +
+                                     (d.residual ? " +res" : "") + (d.quantized_output ? " +quantised" : "") +
+                                     (d.sum_output ? " +sum" : "") + (d.centred ? "" : " rms") + operands(op, plan);
+                          },
+                          [&](const GroupFactors& d) { return " groups" + number(d.groups) + operands(op, plan); },
+                          [&](const Rotary& d) {
+                              return " view" + number(d.x.offset) + "," + number(d.x.batch) + "," + number(d.x.row) +
+                                     "," + number(d.x.head) + (d.interleaved ? " interleaved" : "") +
+                                     (d.turned != 0 ? " turned" + number(d.turned) : "") + operands(op, plan);
+                          },
+                          [&](const Recurrent& d) {
+                              return " cell" + number(static_cast<std::int64_t>(d.cell)) +
+                                     (d.linear_before_reset ? " linear" : "") + (d.lengths ? " lengths" : "") +
+                                     operands(op, plan);
+                          },
+                          [&](const Reduce& d) {
+                              return " kind" + number(static_cast<std::int64_t>(d.kind)) + " o" + number(d.outer) +
+                                     " r" + number(d.reduced) + " i" + number(d.inner) + operands(op, plan);
+                          },
+                          [&](const Gather& d) {
+                              std::string text = " axis" + number(d.axis);
+                              for (const WeightId id : d.tables)
+                                  text += " table:" + sizes(plan.weights->weights[id].dims);
+                              return text + operands(op, plan);
+                          },
+                          [&](const Concat& d) {
+                              return " axis" + number(d.axis) + (d.interleaved ? " interleaved" : "") +
+                                     (d.program.code.empty() ? "" : program(d.program)) + operands(op, plan);
+                          },
+                          [&](const Slice& d) {
+                              std::string text;
+                              for (std::size_t i = 0; i < d.starts.size(); ++i)
+                                  text += " " + number(d.starts[i]) + ":" + number(d.steps[i]);
+                              return text + operands(op, plan);
+                          },
+                          [&](const Transpose& d) { return " order" + sizes(d.order) + operands(op, plan); },
+                          [&](const Resize& d) {
+                              std::string text = " mode" + number(static_cast<std::int64_t>(d.mode)) + " " +
+                                                 d.coordinates + " " + d.nearest;
+                              for (const float scale : d.scales)
+                                  text += " " + number(static_cast<double>(scale));
+                              return text + operands(op, plan);
+                          },
+                          [&](const Reformat&) { return operands(op, plan); },
+                          [&](const Pointwise& d) { return program(d) + operands(op, plan); },
+                          [&](const Chain& d) {
+                              std::string text = d.shortcut ? " shortcut" : d.squeeze ? " squeeze" : "";
+                              for (const FusedOp& part : d.parts)
+                                  text += " {" + signature(part, plan) + "}";
+                              return text;
+                          },
+                          [&](const Indexed& d) { return describe(d) + operands(op, plan); }},
                op.detail);
 }
 

@@ -135,10 +135,17 @@ struct Conv {
     bool pooled = false;
     Window pool; /*max pool of the result, before it is written*/
 };
+/// The third dimension of a window over volumes that are images one behind the other: taps are images of a sample.
+struct Depths {
+    std::int64_t kernel = 1, stride = 1, dilation = 1, before = 0;
+    std::int64_t in = 1, out = 1; ///< images a sample
+    bool operator==(const Depths&) const = default;
+};
 struct Depthwise {
     Window window;
-    WeightId weight = none;
+    WeightId weight = none; ///< [depths * r][s][c padded]
     Epilogue epilogue;
+    Depths depths;
 };
 /// out[M,N] = in[M,K] * weight[N,K]^T. M is the product of all dims but the last.
 struct Gemm {
@@ -151,6 +158,7 @@ struct BatchedGemm {
     std::int64_t batch = 0, m = 0, n = 0, k = 0;
     bool transpose_a = false, transpose_b = false;
     float alpha = 1;
+    std::int64_t a_pitch = 0; ///< elements from row to row of a, which may be padded; 0: none is
 };
 /// Where an operand of attention lies in its value: elements before the first, and from sample to sample, row to row
 /// and head to head; the numbers of a head lie side by side.
@@ -412,9 +420,11 @@ struct Plan {
     std::size_t model_outputs() const { return outputs.size() - open.size(); }
 };
 
-/// Bytes to a multiple of which a part of a value begins: vector loads and copy engines ask for 16, cuBLASLt takes its
-/// fastest kernels for 256.
-inline constexpr std::size_t part_alignment = 256;
+/// Bytes to a multiple of which a part of a value begins: vector loads and copy engines ask for 16. Whole values begin
+/// at multiples of 256.
+inline constexpr std::size_t part_alignment = 16, value_alignment = 256;
+/// Bytes to a multiple of which a value begins: a power of two up to value_alignment.
+std::size_t alignment_of(const Plan& plan, ValueId id);
 /// The value whose memory this one is: itself, or what it is an alias of.
 ValueId root_of(const Plan& plan, ValueId id);
 

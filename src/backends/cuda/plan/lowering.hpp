@@ -144,6 +144,8 @@ public:
     /// A vector given as a value of these dims (f32), packed under `key`.
     Result<ValueId> vector_value(const std::string& key, Shape dims,
                                  const std::function<Result<std::vector<float>>()>& make);
+    /// What is stored as a value of the plan, with the sizes that it is stored by.
+    ValueId stored_value(WeightId weight);
     /// A constant as a value of the plan.
     Result<ValueId> constant_value(const Constant& constant, ElementType type);
 

@@ -15,18 +15,19 @@ constexpr std::int64_t piece_bytes = 16;
 bool reads_parts(const FusedOp& op) {
     if (const auto* conv = std::get_if<Conv>(&op.detail)) return !conv->reads_nchw && !conv->pooled;
     if (const auto* concat = std::get_if<Concat>(&op.detail)) return concat->axis == 1 && !concat->interleaved;
-    return std::holds_alternative<Pointwise>(op.detail) || std::holds_alternative<Slice>(op.detail) ||
-           std::holds_alternative<Reformat>(op.detail) || std::holds_alternative<Pool>(op.detail) ||
-           std::holds_alternative<GlobalPool>(op.detail) || std::holds_alternative<Resize>(op.detail) ||
-           std::holds_alternative<Transpose>(op.detail);
+    return std::holds_alternative<Depthwise>(op.detail) || std::holds_alternative<Pointwise>(op.detail) ||
+           std::holds_alternative<Slice>(op.detail) || std::holds_alternative<Reformat>(op.detail) ||
+           std::holds_alternative<Pool>(op.detail) || std::holds_alternative<GlobalPool>(op.detail) ||
+           std::holds_alternative<Resize>(op.detail) || std::holds_alternative<Transpose>(op.detail);
 }
 
 /// The same of writing.
 bool writes_parts(const FusedOp& op) {
     if (op.outputs.size() != 1) return false;
     if (const auto* conv = std::get_if<Conv>(&op.detail)) return !conv->reads_nchw && !conv->pooled;
-    return std::holds_alternative<Pointwise>(op.detail) || std::holds_alternative<Pool>(op.detail) ||
-           std::holds_alternative<Resize>(op.detail) || std::holds_alternative<Reformat>(op.detail);
+    return std::holds_alternative<Depthwise>(op.detail) || std::holds_alternative<Pointwise>(op.detail) ||
+           std::holds_alternative<Pool>(op.detail) || std::holds_alternative<Resize>(op.detail) ||
+           std::holds_alternative<Reformat>(op.detail);
 }
 
 class Placer {

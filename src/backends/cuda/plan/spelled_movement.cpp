@@ -1,6 +1,8 @@
 // Transpositions between products and attention, and several in one chain. PyTorch's MultiheadAttention takes
 // [batch, length, width] to [length, batch, width] and back around the products of queries, keys, values and outputs.
 #include <algorithm>
+#include <limits>
+#include <numeric>
 #include <set>
 #include <unordered_map>
 
@@ -89,6 +91,60 @@ bool transpose_of_attention(const Site& site, const IndexMap& map) {
     return true;
 }
 
+/// Whether a value is made where channels lie last: by what computes images, or number by number behind it.
+bool is_image(const Site& site, const std::string& value, int depth = 6) {
+    const Node* node = site.uses.producer(value);
+    if (node == nullptr || depth == 0) return false;
+    static const std::set<std::string, std::less<>> makers{"Conv",        "ConvTranspose", "MaxPool",
+                                                           "AveragePool", "Resize",        "BatchNormalization"};
+    if (node->domain.empty() && makers.contains(node->op_type)) return true;
+    const Shape dims = dims_of(site.graph, value);
+    return node->outputs.size() == 1 && !node->inputs.empty() && !only_moves(*node) && !node->is("MatMul") &&
+           dims_of(site.graph, node->input(0)) == dims && is_image(site, node->input(0), depth - 1);
+}
+
+/// Whether a map reads an image [N, C, ...] as its pixels, each with its channels side by side: samples first, in
+/// however many axes, then places, then channels.
+bool reads_pixels(const IndexMap& map) {
+    if (map.source_dims.size() < 4 || map.source_dims[1] == 1) return false;
+    const std::int64_t places = element_count(map.source_dims) / (map.source_dims[0] * map.source_dims[1]);
+    const std::int64_t sample = places * map.source_dims[1];
+    if (places == 1) return false;
+    // 0: samples, 1: places, 2: channels.
+    std::pair<int, std::int64_t> last{0, std::numeric_limits<std::int64_t>::max()};
+    for (const auto& axis : map.axes) {
+        for (const Digit& digit : axis) {
+            if (digit.extent == 1) continue;
+            const int part = digit.stride >= sample ? 0 : digit.stride < places ? 1 : 2;
+            if (part != 0 && digit.extent * digit.stride > (part == 1 ? places : sample)) return false;
+            if (part < last.first || (part == last.first && digit.stride >= last.second)) return false;
+            last = {part, digit.stride};
+        }
+    }
+    return last.first == 2;
+}
+
+//  image [N, C, H, W] -> Reshape [B, heads, C, H*W] -> Transpose   ==>   Reshape [N, C, H*W] -> Transpose -> Reshape
+//
+// An image with its channels last is that already. Samples beside heads are one axis (MViT's pooled queries).
+bool pixels_of_image(const Site& site, const IndexMap& map) {
+    Graph& graph = site.graph;
+    Node& root = site.root;
+    const Shape& dims = map.source_dims;
+    const DataType type = type_of(graph, map.source);
+    if (!reads_pixels(map) || type == DataType::undefined || !is_image(site, map.source)) return false;
+    const Shape lines{dims[0], dims[1], element_count(dims) / (dims[0] * dims[1])};
+    const Shape read = dims_of(graph, root.input(0));
+    // Its own form, also with the places in several axes.
+    std::vector<std::int64_t> order(read.size());
+    std::iota(order.begin() + 1, order.end(), 2);
+    order.back() = 1;
+    if (read[0] == dims[0] && read[1] == dims[1] && root.ints_or("perm", {}) == order) return false;
+    const std::string turned = transposed_before(site, reshaped(site, map.source, lines), {0, 2, 1});
+    become(root, reshape_node(graph, turned, map.dims), root);
+    return true;
+}
+
 //  x -> Transpose -> Reshape ... -> Transpose     ==>     x -> Reshape -> Transpose -> Reshape
 //
 // A chain of movements is one map of indices. What of its values is read elsewhere stays, and so do images that are
@@ -98,6 +154,7 @@ bool one_transpose_of_many(const Site& site) {
     Node& root = site.root;
     const auto map = index_map_of(graph, site.uses, root.output(0), dims_of(graph, root.output(0)));
     const DataType type = type_of(graph, root.output(0));
+    if (map && pixels_of_image(site, *map)) return true;
     if (map && map->transposes == 1) return transpose_of_attention(site, *map);
     if (!map || map->transposes < 2 || graph.constant(map->source) != nullptr || type == DataType::undefined ||
         type_of(graph, map->source) != type)
@@ -223,6 +280,143 @@ bool transpose_before_product(const Site& site, const Names& weights) {
         if (gemm) value = reshaped(site, value, dims);
     }
     become(root, reshape_node(graph, value, result), root);
+    return true;
+}
+
+/// Computes each number by itself, from one activation alone.
+bool number_by_number(const Node& node) {
+    static const std::set<std::string, std::less<>> kinds{"Gelu",      "Relu", "Sigmoid",  "Tanh", "Erf",  "HardSwish",
+                                                          "LeakyRelu", "Elu",  "Softplus", "Mish", "Swish"};
+    return node.domain.empty() && node.inputs.size() == 1 && kinds.contains(node.op_type);
+}
+
+//  x [B, S, C] -> Transpose -> MatMul W [S, T] -> Add b [T] ... -> Transpose   ==>   W^T x of each sample -> Add b [T,
+//  1]
+//
+// Linear layers over places instead of channels (MLP-Mixer: Tolstikhin et al., 2021; gMLP: Liu et al., 2021).
+bool product_of_columns(const Site& site, const Names& weights) {
+    Graph& graph = site.graph;
+    Node& root = site.root;
+    const std::vector<std::int64_t> order{0, 2, 1};
+    if (root.ints_or("perm", {}) != order) return false;
+    std::vector<const Node*> steps; // from the root backwards
+    std::string value = root.input(0);
+    bool product = false;
+    const Node* turn = nullptr;
+    while (turn == nullptr) {
+        const Node* node = site.uses.producer(value);
+        if (node == nullptr || steps.size() == 16 || site.uses.use_count(value) != 1 ||
+            type_of(graph, value) != DataType::float32)
+            return false;
+        if (node->is("Transpose") && node->ints_or("perm", {}) == order) {
+            turn = node;
+            continue;
+        }
+        const RowWise way = row_wise(site, weights, *node);
+        const bool linear = way != RowWise::no && node->is("MatMul");
+        if (linear && site.uses.producer(node->input(1)) != nullptr) return false; // int8 and its scale
+        if (!linear && !number_by_number(*node) && (way == RowWise::no || (!node->is("Add") && !node->is("Mul"))))
+            return false;
+        product = product || linear;
+        steps.push_back(node);
+        value = node->input(way == RowWise::second ? 1 : 0);
+    }
+    if (!product) return false;
+    value = turn->input(0);
+    for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+        const Node& node = **step;
+        const Shape dims = dims_of(graph, node.output(0));
+        Node moved = node;
+        if (node.is("MatMul")) {
+            moved = make_node("ColumnsProduct", {value, node.input(1)});
+        } else {
+            const std::size_t at = row_wise(site, weights, node) == RowWise::second ? 1 : 0;
+            moved.inputs[at] = value;
+            if (moved.inputs.size() == 2) {
+                const Tensor& vector = *graph.constant(node.input(1 - at));
+                if (vector.count() > 1)
+                    moved.inputs[1 - at] =
+                        add_constant(graph, "column", vector.reshaped({static_cast<std::int64_t>(vector.count()), 1}));
+            }
+        }
+        value = add_before(site, std::move(moved), DataType::float32, {dims[0], dims[2], dims[1]});
+    }
+    if (!bypass(site, value)) become(root, make_node("Identity", {value}), root);
+    return true;
+}
+
+//  rows [B, heads, H*W, C] -> Transpose -> Reshape [N, C, H, W]   ==>   Reshape [N, H, W, C] -> Transpose
+//
+// The other way round: an image whose channels lie last is what the rows are.
+bool image_of_pixels(const Site& site) {
+    Graph& graph = site.graph;
+    Node& root = site.root;
+    const Shape dims = dims_of(graph, root.output(0));
+    const DataType type = type_of(graph, root.output(0));
+    if (dims.size() < 4 || dims[1] == 1 || type == DataType::undefined) return false;
+    const auto map = index_map_of(graph, site.uses, root.output(0), dims);
+    if (!map || map->transposes == 0 || graph.constant(map->source) != nullptr || type_of(graph, map->source) != type)
+        return false;
+    // In the source: samples, places, channels.
+    const std::int64_t places = element_count(dims) / (dims[0] * dims[1]);
+    std::int64_t stride = element_count(dims);
+    std::vector<std::size_t> order(dims.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::rotate(order.begin() + 1, order.begin() + 2, order.end());
+    for (const std::size_t axis : order)
+        for (const Digit& digit : map->axes[axis]) {
+            if (digit.extent == 1) continue;
+            stride /= digit.extent;
+            if (digit.stride != stride) return false;
+        }
+    if (places == 1) return false;
+    Shape rows = dims;
+    std::rotate(rows.begin() + 1, rows.begin() + 2, rows.end());
+    std::vector<std::int64_t> perm(dims.size());
+    std::iota(perm.begin() + 2, perm.end(), 1);
+    perm[1] = static_cast<std::int64_t>(dims.size()) - 1;
+    Node turn = make_node("Transpose", {reshaped(site, map->source, rows)});
+    turn.set("perm", perm);
+    become(root, std::move(turn), root);
+    return true;
+}
+
+//  x -> Transpose [B, H, 3, L, D] -> Split in three   ==>   x -> Transpose [3, B, H, L, D] -> Split -> Reshapes
+//
+// Parts lie in one piece each where their axis is the first (queries, keys and values of MViT's heads).
+bool split_of_transposed_in_pieces(const Site& site) {
+    Graph& graph = site.graph;
+    Node& root = site.root;
+    const std::string& value = root.input(0);
+    const Node* turn = site.uses.producer(value);
+    const Shape dims = dims_of(graph, value);
+    const DataType type = type_of(graph, value);
+    if (turn == nullptr || !turn->is("Transpose") || site.uses.use_count(value) != 1 || graph.is_output(value) ||
+        dims.empty() || type == DataType::undefined)
+        return false;
+    const std::int64_t given = root.int_or("axis", 0);
+    const auto axis = given + (given < 0 ? static_cast<std::int64_t>(dims.size()) : 0);
+    auto order = turn->ints_or("perm", {});
+    if (axis <= 0 || axis >= static_cast<std::int64_t>(dims.size()) || order.size() != dims.size() ||
+        element_count(Shape(dims.begin(), dims.begin() + axis)) == 1 ||
+        dims[static_cast<std::size_t>(axis)] != static_cast<std::int64_t>(root.outputs.size()) ||
+        std::ranges::any_of(root.outputs, [&](const auto& each) { return each.empty() || graph.is_output(each); }))
+        return false;
+    std::rotate(order.begin(), order.begin() + axis, order.begin() + axis + 1);
+    Shape first = dims;
+    std::rotate(first.begin(), first.begin() + axis, first.begin() + axis + 1);
+    first[0] = 1;
+    Node split = root;
+    split.inputs[0] = transposed_before(site, turn->input(0), order);
+    split.set("axis", std::int64_t{0});
+    for (std::string& output : split.outputs)
+        output = graph.unique_name(output);
+    std::vector<std::string> parts = split.outputs;
+    parts[0] = add_before(site, std::move(split), type, first);
+    for (std::size_t i = 1; i < parts.size(); ++i)
+        graph.value_infos[parts[i]] = graph.value_infos.at(parts[0]);
+    for (std::size_t i = 0; i < parts.size(); ++i)
+        graph.replace_uses(root.outputs[i], reshaped(site, parts[i], dims_of(graph, root.outputs[i])));
     return true;
 }
 
@@ -389,8 +583,13 @@ void place_parts_early(Graph& graph) {
 std::vector<Rule> movement_spellings(const Names& weights) {
     const auto before = [weights](const Site& site) { return transpose_before_product(site, weights); };
     const auto behind = [weights](const Site& site) { return transpose_behind_product(site, weights); };
-    return {Rule{Pattern::op("Transpose"), one_transpose_of_many}, Rule{Pattern::op("Transpose"), before},
+    const auto columns = [weights](const Site& site) { return product_of_columns(site, weights); };
+    return {Rule{Pattern::op("Reshape"), image_of_pixels},
+            Rule{Pattern::op("Transpose"), columns},
+            Rule{Pattern::op("Transpose"), one_transpose_of_many},
+            Rule{Pattern::op("Transpose"), before},
             Rule{Pattern::op("MatMul|Add|QuantizeLinear|DequantizeLinear"), behind},
+            Rule{Pattern::op("Split"), split_of_transposed_in_pieces},
             Rule{Pattern::op("Concat"), transpose_behind_concat},
             Rule{Pattern::op("ReduceSum|ReduceMean|ReduceMax|ReduceMin"), sum_of_stack}};
 }

@@ -261,6 +261,81 @@ bool heads_apart_from_samples(const Site& site) {
     return true;
 }
 
+// ---- Positions by axis ----
+
+/// The sums from a value back to the scores of a product, which a Reshape gave rows and columns of an image: the other
+/// summands. Nothing if there is another node between.
+struct SummedScores {
+    std::string scores; ///< as the product gives them
+    std::vector<std::string> summands;
+};
+std::optional<SummedScores> summed_scores(const Site& site, const std::string& value, const Shape& dims) {
+    SummedScores found;
+    std::string at = value;
+    for (int steps = 0; steps < 5; ++steps) {
+        const Node* node = site.uses.producer(at);
+        if (node == nullptr || site.uses.use_count(at) != 1 || dims_of(site.graph, at) != dims) return std::nullopt;
+        if (node->is("Reshape")) {
+            found.scores = node->input(0);
+            return leads_to_product(site, at) && !found.summands.empty() ? std::optional(std::move(found))
+                                                                         : std::nullopt;
+        }
+        if (!node->is("Add")) return std::nullopt;
+        const bool first = dims_of(site.graph, node->input(0)) == dims && leads_to_product(site, node->input(0));
+        const std::size_t from = first ? 0 : 1;
+        found.summands.push_back(node->input(1 - from));
+        at = node->input(from);
+    }
+    return std::nullopt;
+}
+
+//  q k^T [B, H, L, S] -> Reshape [B, H, h, w, h', w'] -> Add [.., h', 1] -> Add [.., 1, w'] -> Reshape -> Softmax
+//      ==>   Add [.., h', 1] + [.., 1, w'] -> Reshape [B, H, L, S];   q k^T -> Add -> Softmax
+//
+// Positions relative in each axis by themselves (MViTv2: Li et al., 2022) are a mask: attention takes it.
+bool positions_by_axis(const Site& site) {
+    Graph& graph = site.graph;
+    Node& root = site.root;
+    const Node* flat = site.uses.producer(root.input(0));
+    const Shape scores = dims_of(graph, root.input(0));
+    const DataType type = type_of(graph, root.input(0));
+    if (flat == nullptr || !flat->is("Reshape") || site.uses.use_count(root.input(0)) != 1 ||
+        type == DataType::undefined || scores.size() < 3 || scores.size() > 4)
+        return false;
+    const Shape wide = dims_of(graph, flat->input(0));
+    const auto found = summed_scores(site, flat->input(0), wide);
+    if (!found || dims_of(graph, found->scores) != scores) return false;
+    // Each sum where it is as large as its summands together.
+    std::string mask;
+    Shape size;
+    for (const std::string& summand : found->summands) {
+        Shape each = dims_of(graph, summand);
+        if (each.size() > wide.size() || type_of(graph, summand) != type) return false;
+        each.insert(each.begin(), wide.size() - each.size(), 1);
+        if (size.empty()) size.assign(wide.size(), 1);
+        for (std::size_t i = 0; i < wide.size(); ++i)
+            size[i] = std::max(size[i], each[i]);
+    }
+    if (size != wide) return false;
+    size.clear();
+    for (const std::string& summand : found->summands) {
+        Shape each = dims_of(graph, summand);
+        each.insert(each.begin(), wide.size() - each.size(), 1);
+        if (size.empty()) {
+            mask = reshaped(site, summand, each);
+            size = each;
+            continue;
+        }
+        for (std::size_t i = 0; i < wide.size(); ++i)
+            size[i] = std::max(size[i], each[i]);
+        mask = add_before(site, make_node("Add", {mask, summand}), type, size);
+    }
+    Node softmax = root;
+    softmax.inputs[0] = add_before(site, make_node("Add", {found->scores, reshaped(site, mask, scores)}), type, scores);
+    become(root, std::move(softmax), root);
+    return true;
+}
+
 //  [A, B, S, H, D] -> Transpose {0, 1, 3, 2, 4}   ==>   Reshape [A*B, S, H, D] -> Transpose {0, 2, 1, 3} -> Reshape
 bool transpose_of_four_dimensions(const Site& site) {
     Graph& graph = site.graph;
@@ -283,6 +358,7 @@ std::vector<Rule> rank_spellings() {
                  attention_of_four_dimensions},
             Rule{Pattern::op("MatMul", {Pattern::op("Softmax", {}, "softmax").used_once(), Pattern::any()}),
                  heads_apart_from_samples},
+            Rule{Pattern::op("Softmax"), positions_by_axis},
             Rule{Pattern::op("Transpose"), transpose_of_four_dimensions}};
 }
 

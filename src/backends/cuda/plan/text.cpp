@@ -204,7 +204,12 @@ private:
                     return text;
                 },
                 [&](const Depthwise& d) {
-                    return window_text(d.window) + " weight=" + weight(d.weight) + epilogue(d.epilogue);
+                    std::string deep;
+                    if (d.depths != Depths{})
+                        deep = " depths=" + std::to_string(d.depths.kernel) + " of " + std::to_string(d.depths.in) +
+                               " stride " + std::to_string(d.depths.stride) + " dilation " +
+                               std::to_string(d.depths.dilation) + " before " + std::to_string(d.depths.before);
+                    return window_text(d.window) + deep + " weight=" + weight(d.weight) + epilogue(d.epilogue);
                 },
                 [&](const Gemm& d) {
                     return " m=" + std::to_string(d.m) + " n=" + std::to_string(d.n) + " k=" + std::to_string(d.k) +
@@ -214,6 +219,7 @@ private:
                     return " batch=" + std::to_string(d.batch) + " m=" + std::to_string(d.m) +
                            " n=" + std::to_string(d.n) + " k=" + std::to_string(d.k) +
                            (d.transpose_a ? " transpose_a" : "") + (d.transpose_b ? " transpose_b" : "") +
+                           (d.a_pitch != 0 ? " a_pitch=" + std::to_string(d.a_pitch) : "") +
                            " alpha=" + number(static_cast<double>(d.alpha));
                 },
                 [&](const Attention& d) {

@@ -185,6 +185,10 @@ private:
         }
         if (const auto* depthwise = std::get_if<Depthwise>(&op.detail)) {
             if (!image(in(0)) || !image(out) || in(0).dims[1] != out.dims[1]) return wrong("", "images do not fit");
+            const Depths& depths = depthwise->depths;
+            if (depths.in < 1 || depths.out < 1 || in(0).dims[0] % depths.in != 0 ||
+                out.dims[0] != in(0).dims[0] / depths.in * depths.out)
+                return wrong("", "a volume's depths do not fit");
             LATHE_CHECK(weight(depthwise->weight, "the filters", false));
             return epilogue(op, depthwise->epilogue, out.dims[1]);
         }

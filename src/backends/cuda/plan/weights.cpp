@@ -136,11 +136,15 @@ Result<ValueId> Lowering::vector_value(const std::string& key, Shape dims,
                   LATHE_TRY(const auto values, make());
                   return converted(values, ElementType::f32, key);
               }));
+    return stored_value(weight);
+}
+
+ValueId Lowering::stored_value(WeightId weight) {
     const auto id = static_cast<ValueId>(plan_.values.size());
     Value made;
     made.role = Role::constant;
-    made.type = ElementType::f32;
-    made.dims = std::move(dims);
+    made.type = prepared_.weights->weights[weight].type;
+    made.dims = prepared_.weights->weights[weight].dims;
     made.weight = weight;
     plan_.values.push_back(std::move(made));
     return id;

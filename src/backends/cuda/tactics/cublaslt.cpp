@@ -106,6 +106,7 @@ struct Problem {
     Epilogue ours;
     EpilogueInPlaceParams after{};
     Place a, b, d, residual;
+    std::uint32_t alignment = value_alignment; ///< of all operands
     WeightId weight = none;
 };
 
@@ -208,7 +209,7 @@ Result<Problem> batched_problem(const FusedOp& op, const Plan& plan) {
     p.transpose_b = detail.transpose_a;
     p.rows_b = detail.transpose_a ? detail.m : detail.k;
     p.columns_b = detail.transpose_a ? detail.k : detail.m;
-    p.ld_b = p.rows_b;
+    p.ld_b = detail.a_pitch != 0 ? detail.a_pitch : p.rows_b;
     p.batch = detail.batch;
     p.stride_d = detail.m * detail.n;
     const auto stride = [&](const Value& v, std::int64_t size, std::int64_t& into) -> Result<void> {
@@ -222,7 +223,7 @@ Result<Problem> batched_problem(const FusedOp& op, const Plan& plan) {
         return {};
     };
     LATHE_CHECK(stride(b, detail.k * detail.n, p.stride_a));
-    LATHE_CHECK(stride(a, detail.m * detail.k, p.stride_b));
+    LATHE_CHECK(stride(a, p.ld_b * p.columns_b, p.stride_b));
     p.a = place_of(plan, op.inputs[1]);
     p.b = place_of(plan, op.inputs[0]);
     p.d = place_of(plan, op.outputs[0]);
@@ -230,11 +231,13 @@ Result<Problem> batched_problem(const FusedOp& op, const Plan& plan) {
 }
 
 Result<Problem> problem_of(const FusedOp& op, const Plan& plan, Form form) {
-    if (std::holds_alternative<BatchedGemm>(op.detail)) {
-        if (form == Form::alone) return cannot(op, "no epilogue");
-        return batched_problem(op, plan);
-    }
-    return product_problem(op, plan, form);
+    const bool batched = std::holds_alternative<BatchedGemm>(op.detail);
+    if (batched && form == Form::alone) return cannot(op, "no epilogue");
+    LATHE_TRY(Problem problem, batched ? batched_problem(op, plan) : product_problem(op, plan, form));
+    for (const auto& ids : {op.inputs, op.outputs})
+        for (const ValueId id : ids)
+            problem.alignment = std::min(problem.alignment, static_cast<std::uint32_t>(alignment_of(plan, id)));
+    return problem;
 }
 
 /// cuBLASLt's descriptors of a problem; addresses of bias and scales are set at binding.
@@ -332,6 +335,12 @@ Result<std::vector<cublasLtMatmulAlgo_t>> algorithms(const Problem& p, const Dev
     if (status == CUBLAS_STATUS_SUCCESS)
         status = lt().MatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions,
                                                    sizeof reductions);
+    if (p.alignment < value_alignment)
+        for (const auto attribute :
+             {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+              CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+            if (status == CUBLAS_STATUS_SUCCESS)
+                status = lt().MatmulPreferenceSetAttribute(preference, attribute, &p.alignment, sizeof p.alignment);
     if (status == CUBLAS_STATUS_SUCCESS)
         status =
             lt().MatmulAlgoGetHeuristic(handle, descriptors->operation, descriptors->a, descriptors->b, descriptors->d,

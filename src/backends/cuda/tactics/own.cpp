@@ -23,7 +23,8 @@ public:
         : op_(op), plan_(plan), device_(device), waits_(waits_on(device)) {}
 
     std::vector<Option> options() {
-        if (touches_parts(op_, plan_) && !std::holds_alternative<Conv>(op_.detail))
+        if (touches_parts(op_, plan_) && !std::holds_alternative<Conv>(op_.detail) &&
+            !std::holds_alternative<Depthwise>(op_.detail))
             refuse("parts of images");
         else
             std::visit(*this, op_.detail);

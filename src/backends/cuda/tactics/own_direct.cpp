@@ -46,15 +46,17 @@ double depthwise_window_cost(const DepthwiseParams& p, int columns, const Device
     const bool general = window.dil_w != 1 || window.stride_w > 2 || window.kernel_w < 3;
     const double taps = window.kernel_w, reach = general ? columns * taps : (columns - 1) * window.stride_w + taps;
     const double row = 20 + reach * (p.type == type_s8 ? 12 : 8) + taps * (2 + 4 * columns);
-    const double instructions = 200 + window.kernel_h * row + columns * 14;
+    const int rows = window.kernel_h * p.depths.kernel;
+    const double instructions = 200 + rows * row + columns * 14;
     const std::int64_t strips = generated::divided_up(p.q, columns) * p.p * p.n,
                        channels = std::max(p.c_stride, p.y_stride);
     const std::int64_t warps = generated::divided_up(strips, 4) * generated::divided_up(channels, 32);
     const double slots = 4.0 * std::max(1, device.multiprocessors), mine = static_cast<double>(warps) / slots;
     // half as much again for waiting: not measured, and what the tensor cores take was first in all measurements
     const double issue = 1.5 * instructions * std::max(1.0, mine) / 1755;
-    const double latency = window.kernel_h * (columns <= 4 && !general ? 0.2 : 0.5);
-    const double x = static_cast<double>(p.n) * p.h * p.w * p.c_stride, y = static_cast<double>(p.n) * p.p * p.q;
+    const double latency = rows * (columns <= 4 && !general ? 0.2 : 0.5);
+    const double x = static_cast<double>(p.n) * p.depths.in / p.depths.out * p.h * p.w * p.c_stride,
+                 y = static_cast<double>(p.n) * p.p * p.q;
     const double size = p.type == type_s8 ? 1 : p.type == type_f32 ? 4 : 2;
     return 2 + std::max({issue, latency, (x * size + y * p.y_stride * size) / 2.7e6});
 }
@@ -94,15 +96,18 @@ std::string depthwise_options(const FusedOp& op, const Depthwise& detail, const 
     p.type = type_number(x.type);
     p.output_type = type_number(y.type);
     p.weight_c = narrow(w.dims.back());
-    p.n = narrow(xd[0]);
     p.c = narrow(xd[1]);
     p.h = narrow(xd[2]);
     p.w = narrow(xd[3]);
-    p.c_stride = narrow(x.channel_stride);
-    p.y_stride = narrow(y.channel_stride);
+    p.c_stride = narrow(x.stored_channels());
+    p.c_pitch = narrow(x.channel_stride);
+    p.y_stride = narrow(y.stored_channels());
+    p.y_pitch = narrow(y.channel_stride);
     p.p = narrow(yd[2]);
     p.q = narrow(yd[3]);
     p.window = window_params(detail.window);
+    p.depths = depth_params(detail.depths);
+    p.n = narrow(yd[0]);
     p.pad_word = 0x01010101U * static_cast<std::uint8_t>(x.zero_point);
     p.epilogue = epilogue_params(detail.epilogue, plan);
     if (detail.epilogue.residual != none) {

@@ -118,6 +118,11 @@ WindowParams window_params(const Window& window) {
             narrow(window.pads[2]),     narrow(window.pads[3])};
 }
 
+DepthParams depth_params(const Depths& depths) {
+    return {narrow(depths.kernel), narrow(depths.stride), narrow(depths.dilation),
+            narrow(depths.before), narrow(depths.in),     narrow(depths.out)};
+}
+
 EpilogueParams epilogue_params(const Epilogue& epilogue, const Plan& plan) {
     EpilogueParams params{};
     params.residual_scale = epilogue.residual == none ? 0.0F : epilogue.residual_scale;
@@ -398,7 +403,14 @@ Result<PointwiseParams> pointwise_params(const FusedOp& op, const Plan& plan) {
         ++p.output_count;
     }
     for (std::size_t i = 0; i < op.inputs.size(); ++i) {
-        const TensorDesc x = desc_of(plan.values[op.inputs[i]]);
+        TensorDesc x = desc_of(plan.values[op.inputs[i]]);
+        // [c, w] and [n, c, w] beside an image of one dimension, which is [n, c, 1, w].
+        if (y.layout == Layout::nhwc && y.dims.size() == 3 && (x.rank == 2 || x.rank == 3)) {
+            x.dims[x.rank] = x.dims[x.rank - 1];
+            x.strides[x.rank] = x.strides[x.rank - 1];
+            x.dims[x.rank - 1] = 1;
+            ++x.rank;
+        }
         TensorDesc view = x;
         view.rank = out.rank;
         if (const OperandView* seen = detail->view(i)) {

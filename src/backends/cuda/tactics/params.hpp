@@ -64,6 +64,7 @@ inline const void* weight_address(const Pointers& pointers, WeightId id) {
     return id == none ? nullptr : pointers.weights[id];
 }
 kernels::WindowParams window_params(const Window& window);
+kernels::DepthParams depth_params(const Depths& depths);
 /// Numbers of the epilogue; `bind_epilogue` adds the addresses.
 kernels::EpilogueParams epilogue_params(const Epilogue& epilogue, const Plan& plan);
 void bind_epilogue(kernels::EpilogueParams& params, const Epilogue& epilogue, const Place& residual,

@@ -23,7 +23,7 @@ public:
 
     Prepared_ operator()(const Conv& conv) const { return convolution(conv.window, conv.weight, conv.epilogue, &conv); }
     Prepared_ operator()(const Depthwise& depthwise) const {
-        return convolution(depthwise.window, depthwise.weight, depthwise.epilogue, nullptr);
+        return convolution(depthwise.window, depthwise.weight, depthwise.epilogue, nullptr, depthwise.depths);
     }
     Prepared_ operator()(const Gemm&) const {
         LATHE_TRY(const GemmParams params, gemm_params(op_, plan_));
@@ -44,6 +44,7 @@ public:
         p.m = detail.m;
         p.n = detail.n;
         p.k = detail.k;
+        p.a_pitch = detail.a_pitch != 0 ? detail.a_pitch : detail.transpose_a ? detail.m : detail.k;
         p.alpha = detail.alpha;
         p.outer_rank = std::max(0, c.rank - 2);
         p.batch = 1;
@@ -331,7 +332,8 @@ private:
         return cannot(op_, "an input and a weight of types that are not multiplied");
     }
 
-    Prepared_ convolution(const Window& window, WeightId weight, const Epilogue& epilogue, const Conv* conv) const {
+    Prepared_ convolution(const Window& window, WeightId weight, const Epilogue& epilogue, const Conv* conv,
+                          const Depths& depths = {}) const {
         ConvGeneralParams p{};
         p.x = desc(op_.inputs[0]);
         p.y = desc(op_.outputs[0]);
@@ -344,6 +346,7 @@ private:
         p.groups = conv != nullptr ? narrow(conv->groups) : 1;
         p.depthwise = conv == nullptr ? 1 : 0;
         p.window = window_params(window);
+        p.depths = depth_params(depths);
         p.pad_value = value(op_.inputs[0]).zero_point;
         p.conv_h = narrow(p.y.dims[2]);
         p.conv_w = narrow(p.y.dims[3]);

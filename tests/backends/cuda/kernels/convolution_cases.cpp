@@ -173,6 +173,43 @@ TestPlan depthwise_plan(const Shape& x, std::int64_t kernel, std::int64_t stride
     return b.finish(d, inputs, {y}, type);
 }
 
+/// The same from some channels of an image to some of another one.
+TestPlan parted_depthwise_plan(std::int64_t channels, std::int64_t kernel, std::int64_t stride, T type, Tail tail) {
+    PlanBuilder b;
+    const std::int64_t step = static_cast<std::int64_t>(16 / bytes_of(type)), rows = 13, columns = 11;
+    const ValueId x = b.part_of(b.image({2, channels + 3 * step, rows, columns}, type), step, channels);
+    const std::int64_t pad = kernel / 2;
+    const std::int64_t p = (rows + 2 * pad - kernel) / stride + 1, q = (columns + 2 * pad - kernel) / stride + 1;
+    const ValueId y =
+        b.part_of(b.value({2, channels + 3 * step, p, q}, type, Layout::nhwc, 1.0F / 35), 2 * step, channels);
+    Depthwise d;
+    d.window = {{kernel, kernel}, {stride, stride}, {1, 1}, {pad, pad, pad, pad}};
+    const std::int64_t terms = kernel * kernel;
+    d.weight = b.weight({kernel, kernel, channels}, type, 1 / std::sqrt(static_cast<float>(terms)), channels);
+    std::vector<ValueId> inputs{x};
+    d.epilogue = epilogue_of(b, tail, type, y, channels, terms, inputs);
+    return b.finish(d, inputs, {y}, type);
+}
+
+/// Of volumes: images of a sample one behind the other.
+TestPlan deep_depthwise_plan(std::int64_t depths, std::int64_t kernel, std::int64_t stride, std::int64_t deep_stride,
+                             T type, Tail tail) {
+    PlanBuilder b;
+    const std::int64_t channels = 24, rows = 13, columns = 11, samples = 2, pad = kernel / 2;
+    const ValueId x = b.image({samples * depths, channels, rows, columns}, type);
+    const std::int64_t p = (rows + 2 * pad - kernel) / stride + 1, q = (columns + 2 * pad - kernel) / stride + 1;
+    Depthwise d;
+    d.window = {{kernel, kernel}, {stride, stride}, {1, 1}, {pad, pad, pad, pad}};
+    d.depths = {3, deep_stride, 1, 1, depths, (depths - 1) / deep_stride + 1};
+    const ValueId y = b.value({samples * d.depths.out, channels, p, q}, type, Layout::nhwc, 1.0F / 35);
+    const std::int64_t terms = 3 * kernel * kernel;
+    d.weight = b.weight({3 * kernel, kernel, b.plan().values[x].channel_stride}, type,
+                        1 / std::sqrt(static_cast<float>(terms)), channels);
+    std::vector<ValueId> inputs{x};
+    d.epilogue = epilogue_of(b, tail, type, y, channels, terms, inputs);
+    return b.finish(d, inputs, {y}, type);
+}
+
 } // namespace
 
 void add_convolution_cases(Cases& add) {
@@ -289,6 +326,21 @@ void add_convolution_cases(Cases& add) {
             return depthwise_plan({1, 32, 9, 10}, 3, 1, type, Tail::residual_relu);
         });
     }
+    for (const T type : {T::f32, T::f16, T::bf16, T::s8})
+        for (const std::int64_t kernel : {3, 5, 7})
+            for (const std::int64_t stride : {1, 2})
+                for (const Tail tail : {Tail::bias_relu, Tail::residual_relu})
+                    add("depthwise_parts_" + type_name(type) + "_k" + std::to_string(kernel) + "s" +
+                            std::to_string(stride) + "_" + std::string(name_of(tail)),
+                        [=] { return parted_depthwise_plan(48, kernel, stride, type, tail); });
+    for (const T type : {T::f32, T::f16, T::bf16})
+        for (const std::int64_t kernel : {1, 3, 5})
+            for (const std::int64_t stride : {1, 2, 4})
+                add("depthwise_deep_" + type_name(type) + "_k" + std::to_string(kernel) + "s" + std::to_string(stride),
+                    [=] {
+                        return deep_depthwise_plan(kernel == 3 ? 4 : 5, kernel, stride, stride == 2 ? 2 : 1, type,
+                                                   kernel == 5 ? Tail::residual_relu : Tail::bias_relu);
+                    });
     for (const std::int64_t kernel : {3, 5})
         for (const std::int64_t stride : {1, 2})
             add("depthwise_int8_zero_point_k" + std::to_string(kernel) + "s" + std::to_string(stride), [=] {

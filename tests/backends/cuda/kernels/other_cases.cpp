@@ -590,6 +590,7 @@ void add_other_cases(Cases& add) {
         const std::string end = "_" + type_name(type);
         add("pointwise_same" + end, [=] { return pointwise_plan({2, 32, 7, 9}, {2, 32, 7, 9}, type, Layout::nhwc); });
         add("pointwise_se" + end, [=] { return pointwise_plan({2, 32, 7, 9}, {2, 32, 1, 1}, type, Layout::nhwc); });
+        add("pointwise_line" + end, [=] { return pointwise_plan({2, 32, 9}, {32, 1}, type, Layout::nhwc); });
         add("pointwise_bias" + end, [=] { return pointwise_plan({2, 7, 48}, {48}, type, Layout::linear); });
         add("pointwise_rows" + end, [=] { return pointwise_plan({2, 7, 48}, {2, 7, 1}, type, Layout::linear); });
         add("pointwise_scalar" + end, [=] { return pointwise_plan({3, 5, 7}, {1}, type, Layout::linear); });

@@ -46,6 +46,20 @@ TestPlan batched_plan(const Shape& a, const Shape& b_dims, bool ta, bool tb, T t
     return b.finish(g, {left, right}, {y}, type);
 }
 
+/// Weights whose rows are padded, from the left: W [m, k], for all samples.
+TestPlan columns_plan(std::int64_t batch, std::int64_t m, std::int64_t k, std::int64_t n, T type) {
+    PlanBuilder b;
+    BatchedGemm g;
+    g.batch = batch;
+    g.m = m;
+    g.n = n;
+    g.k = k;
+    g.a_pitch = (k + 7) / 8 * 8;
+    const ValueId left = b.ready({m, g.a_pitch}, type), right = b.ready({batch, k, n}, type);
+    const ValueId y = b.value({batch, m, n}, type);
+    return b.finish(g, {left, right}, {y}, type, false, batch * m * n * k);
+}
+
 /// What masks hold: nothing is masked; random numbers; of every row alike the first keys -inf or, in every second
 /// batch, the type's lowest number, and the last lines nothing but that number; -inf above the diagonal; random ones of
 /// each head and row, alone or with one for every second sample; -inf of all keys but the last in every third row, of
@@ -200,6 +214,8 @@ void add_product_cases(Cases& add) {
 
     for (const T type : {T::f16, T::f32}) {
         const std::string end = "_" + type_name(type);
+        add("columns" + end, [=] { return columns_plan(3, 40, 49, 64, type); });
+        add("columns_one" + end, [=] { return columns_plan(1, 52, 52, 24, type); });
         add("batched_nn" + end, [=] { return batched_plan({2, 3, 20, 16}, {2, 3, 16, 24}, false, false, type); });
         add("batched_nt" + end, [=] { return batched_plan({2, 3, 20, 16}, {2, 3, 24, 16}, false, true, type); });
         add("batched_tn" + end, [=] { return batched_plan({4, 16, 20}, {1, 16, 24}, true, false, type); });

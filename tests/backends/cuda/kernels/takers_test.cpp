@@ -64,6 +64,11 @@ const std::vector<Taker>& takers() {
         {"depthwise_mobile_int8_to_fp16_k5s2_biasrelu", "lathe", "depthwise_mma"},
         {"depthwise_fp16_to_s8_hswish", "lathe", "depthwise_window"},
         {"depthwise_int8_k3s1", "lathe", "depthwise_mma"},
+        {"depthwise_deep_fp16_k3s1", "lathe", "depthwise_window/c2"},
+        {"depthwise_deep_bf16_k5s4", "lathe", "depthwise_window/c4"},
+        {"depthwise_parts_fp16_k3s2_biasrelu", "lathe", "depthwise_mma"},
+        {"depthwise_parts_int8_k5s1_biasrelu", "lathe", "depthwise_mma"},
+        {"depthwise_parts_bf16_k7s1_resrelu", "lathe", "depthwise_window"},
         // parts of images, activations that are curves, residuals behind them
         {"parts_f16_c1x1_silures", "lathe", "mma_f16"},
         {"parts_f16_c1x1few_silures", "lathe", "pointwise_mma"},

@@ -91,7 +91,10 @@ TEST(Parts, AreNotMadeWhereKernelsCouldNotReadThem) {
     EXPECT_EQ(count_of(plan_of(slices("12", conv), Precision::float32, {{1, 16, 8, 8}}), "slice"), 0U);
     const std::string depthwise = "%y = Conv(%b, %w_c) {group = 16}\n%z = Conv(%c, %w_c) {group = 16}\n"
                                   "output %y: undefined\noutput %z: undefined\n";
-    const auto kept = plan_of(slices("16", depthwise), Precision::float16, {{1, 16, 8, 8}});
+    EXPECT_EQ(count_of(plan_of(slices("16", depthwise), Precision::float16, {{1, 16, 8, 8}}), "slice"), 0U);
+    const std::string norms = "const %s: float32[16] = {1.0, ...}\n%y = InstanceNormalization(%b, %s, %s)\n"
+                              "%z = InstanceNormalization(%c, %s, %s)\noutput %y: undefined\noutput %z: undefined\n";
+    const auto kept = plan_of(slices("16", norms), Precision::float16, {{1, 16, 8, 8}});
     EXPECT_TRUE(std::ranges::none_of(kept.values, &cuda::Value::part)) << print(kept);
 }
 

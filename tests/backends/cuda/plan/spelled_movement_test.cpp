@@ -289,5 +289,42 @@ TEST(SpelledMovement, OfPartsOfImagesReadsThemInPlace) {
                 {{2, 8, 5, 6}}, {{"conv", 2}, {"transpose", 1}, {"softmax", 2}, {"concat", 1}});
 }
 
+// Pooled queries of MViT: samples beside heads in the convolution, apart behind it. An image with its channels last is
+// rows already.
+TEST(SpelledMovement, IsNoneBehindAnImageWhoseSamplesAreSamplesAndHeads) {
+    expect_plan("input %x: float32[6, 16, 4, 5]\ninput %w_d: float32[16, 1, 3, 3]\ninput %w_k: float32[16, 16]\n"
+                "const %heads: int64[4] = {3, 2, 16, 20}\n"
+                "%i = Conv(%x, %w_d) {group = 16, pads = [1, 1, 1, 1]}\n%a = Reshape(%i, %heads)\n"
+                "%r = Transpose(%a) {perm = [0, 1, 3, 2]}\n%y = MatMul(%r, %w_k)\noutput %y: float32[3, 2, 20, 16]\n",
+                {{6, 16, 4, 5}}, {{"depthwise", 1}, {"gemm", 1}});
+}
+
+// MLP-Mixer's products over places: from the left, of the rows as they lie.
+TEST(SpelledMovement, IsNoneAroundProductsOfColumns) {
+    const std::string begin = "input %x: float32[2, 13, 16]\ninput %w_a: float32[13, 24]\ninput %w_b: float32[24, 13]\n"
+                              "const %b: float32[24] = {1, -2, 3, ...}\nconst %half: float32[] = {0.5}\n%t = "
+                              "Transpose(%x) {perm = [0, 2, 1]}\n";
+    const std::string end =
+        "%o = MatMul(%g, %w_b)\n%y = Transpose(%o) {perm = [0, 2, 1]}\noutput %y: float32[2, 13, 16]\n";
+    expect_plan(begin + "%m = MatMul(%t, %w_a)\n%a = Add(%m, %b)\n%s = Mul(%half, %a)\n%g = Relu(%s)\n" + end,
+                {{2, 13, 16}}, {{"batched_gemm", 2}, {"pointwise", 1}});
+    // What two read is turned once.
+    const std::string twice = "%m = MatMul(%t, %w_a)\n%g = Relu(%m)\n%o = MatMul(%g, %w_b)\n%p = Add(%o, %t)\n"
+                              "%y = Transpose(%p) {perm = [0, 2, 1]}\noutput %y: float32[2, 13, 16]\n";
+    expect_plan(begin + twice, {{2, 13, 16}}, {{"gemm", 2}, {"transpose", 2}});
+}
+
+// Scores with rows and columns of their image apart, to which positions relative in each axis are added.
+TEST(SpelledAttention, TakesPositionsOfEachAxisAsAMask) {
+    expect_plan("input %q: float32[2, 3, 12, 8]\ninput %k: float32[2, 3, 6, 8]\ninput %v: float32[2, 3, 6, 8]\n"
+                "input %h: float32[2, 3, 4, 3, 2, 1]\ninput %w: float32[2, 3, 4, 3, 1, 3]\n"
+                "const %wide: int64[6] = {2, 3, 4, 3, 2, 3}\nconst %flat: int64[4] = {2, 3, 12, 6}\n"
+                "%kt = Transpose(%k) {perm = [0, 1, 3, 2]}\n%s = MatMul(%q, %kt)\n%a = Reshape(%s, %wide)\n"
+                "%b = Add(%a, %h)\n%c = Add(%b, %w)\n%d = Reshape(%c, %flat)\n%p = Softmax(%d)\n"
+                "%y = MatMul(%p, %v)\noutput %y: float32[2, 3, 12, 8]\n",
+                {{2, 3, 12, 8}, {2, 3, 6, 8}, {2, 3, 6, 8}, {2, 3, 4, 3, 2, 1}, {2, 3, 4, 3, 1, 3}},
+                {{"attention", 1}, {"pointwise", 1}});
+}
+
 } // namespace
 } // namespace lathe::test

@@ -298,6 +298,38 @@ Result<void> batched(Lowering& lowering, Node& node) {
     return {};
 }
 
+//  W^T x of each sample: x [B, S, C] -> [B, T, C] with weights [S, T]. Their rows are padded to what kernels load at
+//  once.
+Result<void> product_of_columns(Lowering& lowering, Node& node) {
+    const auto filter = lowering.filter(node.input(1));
+    const Shape dims = lowering.dims(node.input(0)), out = lowering.dims(node.output(0));
+    if (!filter || filter->values.shape.size() != 2) return Lowering::cannot(node, "its weights are not constant");
+    LATHE_TRY(const ValueId x, lowering.want_linear(node.input(0)));
+    const ElementType type = lowering.value(x).type;
+    const std::int64_t s = filter->values.shape[0], t = filter->values.shape[1];
+    const std::int64_t pitch = (s + 7) / 8 * 8;
+    const std::string key = filter->values.key() + "|columns|" + to_string(type);
+    LATHE_TRY(const WeightId weight, lowering.store(key, type, {t, pitch}, [&]() -> Result<std::vector<std::byte>> {
+        LATHE_TRY(const auto values, lowering.floats(filter->values));
+        std::vector<float> packed(static_cast<std::size_t>(t * pitch), 0.0F);
+        for (std::int64_t i = 0; i < s * t; ++i)
+            packed[static_cast<std::size_t>(i % t * pitch + i / t)] = values[static_cast<std::size_t>(i)];
+        return converted(packed, type, filter->values.name);
+    }));
+    BatchedGemm detail;
+    detail.batch = dims[0];
+    detail.m = t;
+    detail.n = dims[2];
+    detail.k = s;
+    detail.a_pitch = pitch;
+    const ValueId left = lowering.stored_value(weight);
+    const ValueId made = lowering.make_result(node.output(0), type, Layout::linear);
+    FusedOp& op = lowering.add(node, {}, detail, {left, x}, {made}, type);
+    op.macs = dims[0] * t * s * dims[2];
+    op.tf32 = lowering.tf32() && type == ElementType::f32;
+    return {};
+}
+
 /// What spelled_attention.cpp makes of products of one input: weights side by side, then biases if there are any.
 Result<void> joined_products(Lowering& lowering, Node& node) {
     const auto count = static_cast<std::size_t>(node.int_or("products", 0));
@@ -333,6 +365,7 @@ Result<void> matmul(Lowering& lowering, Node& node) {
 } // namespace
 
 void add_gemm(LoweringTable& table) {
+    table.emplace("ColumnsProduct", product_of_columns);
     table.emplace("JoinedProducts", joined_products);
     table.emplace("Gemm", gemm);
     table.emplace("MatMul", matmul);

@@ -34,7 +34,7 @@ Window rows_window(const DepthWindow& depth) {
 }
 
 /// [K][C][D][R][S] (C of a group) to [K][R][S][T][C padded], depths `first` to `first + T` of the filters beside one
-/// another as channels; depthwise [R][S][C padded] of one depth. `rows`: depths are rows of one pixel, [K][D][1][C].
+/// another as channels; depthwise [T * R][S][C padded]. `rows`: depths are rows of one pixel, [K][D][1][C].
 struct Packing {
     std::int64_t first = 0, depths = 1;
     std::int64_t padded = 1; ///< channels of a depth
@@ -44,7 +44,7 @@ Result<WeightId> pack(Lowering& lowering, const Filter& filter, const Packing& h
     const bool raw = type == ElementType::s8;
     const Shape& shape = filter.values.shape;
     const std::int64_t k = shape[0], c = shape[1], area = shape[3] * shape[4], all = shape[2];
-    const Shape dims = how.depthwise ? Shape{shape[3], shape[4], how.padded}
+    const Shape dims = how.depthwise ? Shape{how.depths * shape[3], shape[4], how.padded}
                        : how.rows    ? Shape{k, all, 1, how.padded}
                                      : Shape{k, shape[3], shape[4], how.depths * how.padded};
     const std::string key = filter_key(filter, raw) +
@@ -61,7 +61,7 @@ Result<WeightId> pack(Lowering& lowering, const Filter& filter, const Packing& h
                 for (std::int64_t t = 0; t < how.depths; ++t) {
                     for (std::int64_t at = 0; at < area; ++at) {
                         const std::int64_t from = ((ik * c + ic) * all + how.first + t) * area + at;
-                        const std::int64_t to = how.depthwise ? at * how.padded + ik
+                        const std::int64_t to = how.depthwise ? (t * area + at) * how.padded + ik
                                                 : how.rows    ? (ik * all + t) * how.padded + ic
                                                               : ((ik * area + at) * how.depths + t) * how.padded + ic;
                         packed[static_cast<std::size_t>(to)] = values[static_cast<std::size_t>(from)];
@@ -136,7 +136,7 @@ ValueId depth_taps(Lowering& lowering, const Node& node, ValueId in, const Depth
 //                                             Conv of N D' images, window R x S, D times as many channels
 //
 // A window of one depth needs no taps, one of one pixel is a window of D rows. Groups cannot take in more channels:
-// their depths are convolved one after another, each added to the last.
+// their depths are convolved one after another, each added to the last. A depthwise kernel takes the depths itself.
 Result<void> volume_convolution(Lowering& lowering, Node& node) {
     const std::string& x = node.input(0);
     const Shape input = lowering.dims(x), output = lowering.dims(node.output(0));
@@ -157,7 +157,7 @@ Result<void> volume_convolution(Lowering& lowering, Node& node) {
     if (!int8 && !is_real(compute)) return Lowering::cannot(node, "int8 in groups, or with a zero point");
     const DepthWindow& depth = window.depth;
     const Window& plane = window.plane;
-    const bool in_turns = groups != 1 && depth.kernel > 1; // the residual is then the sum so far
+    const bool in_turns = groups != 1 && !depthwise && depth.kernel > 1; // the residual is then the sum so far
     Tail tail = in_turns ? activation_behind(lowering, node.output(0)) : lowering.follow(node.output(0), 1);
     LATHE_TRY(ValueId in, lowering.want(x, compute, Layout::nhwc));
 
@@ -204,7 +204,7 @@ Result<void> volume_convolution(Lowering& lowering, Node& node) {
         Window seen_window = plane;
         if (rows) {
             seen_window = rows_window(depth);
-        } else if (!one_depth) {
+        } else if (!one_depth && !depthwise) {
             in = depth_taps(lowering, node, in, depth, output[2], inside + "/taps");
         }
         const Shape from = lowering.value(in).dims;
@@ -213,7 +213,10 @@ Result<void> volume_convolution(Lowering& lowering, Node& node) {
         out = result(inside, finished.type);
         OpDetail detail;
         if (depthwise)
-            detail = Depthwise{seen_window, weight, finished.epilogue};
+            detail = Depthwise{
+                seen_window, weight, finished.epilogue,
+                one_depth ? Depths{}
+                          : Depths{depth.kernel, depth.stride, depth.dilation, depth.before, input[2], output[2]}};
         else
             detail = Conv{seen_window, groups, weight, false, finished.epilogue, false, {}};
         add_product(lowering, node, std::move(detail), finished.epilogue, in, out, macs, compute);
@@ -228,19 +231,14 @@ Result<void> volume_convolution(Lowering& lowering, Node& node) {
             const bool last = t + 1 == depth.kernel;
             Packing how;
             how.first = t;
-            how.padded = depthwise ? stride : c / groups;
-            how.depthwise = depthwise;
+            how.padded = c / groups;
             LATHE_TRY(const WeightId weight, pack(lowering, *filter, how, compute));
             Epilogue epilogue;
             if (last) epilogue = finished.epilogue;
             epilogue.residual = out;
             const ValueId made = result(step, last ? finished.type : compute);
-            OpDetail detail;
-            if (depthwise)
-                detail = Depthwise{plane, weight, epilogue};
-            else
-                detail = Conv{plane, groups, weight, false, epilogue, false, {}};
-            add_product(lowering, node, std::move(detail), epilogue, frames, made, macs / depth.kernel, compute);
+            add_product(lowering, node, Conv{plane, groups, weight, false, epilogue, false, {}}, epilogue, frames, made,
+                        macs / depth.kernel, compute);
             out = made;
         }
     }
