@@ -1,5 +1,6 @@
 // What OpenVINO's own reader would compute otherwise than ONNX defines it. Expected values are worked out here.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -602,6 +603,38 @@ TEST(OpenVinoSemantics, TheFirstOfTheLargestIsItsIndex) {
             const auto first = most ? std::ranges::max_element(values) : std::ranges::min_element(values);
             EXPECT_EQ(got[row], first - values.begin()) << row;
         }
+    }
+}
+
+// Positions that are constant as soon as sizes are known (Funnel Transformer). OpenVINO folded them itself and took
+// them as weights of another form.
+TEST(OpenVinoSemantics, PositionsGatheredBySizesAreThose) {
+    constexpr std::size_t batch = 2, length = 3, heads = 2, depth = 3, positions = 5, width = 4;
+    const HostTensor x = filled({batch, length, heads, depth}, [](std::size_t i) { return static_cast<float>(i % 7); });
+    const std::array<double, 8> table{1, -2, 3, 0.5, -1, 2, 0.25, -3};
+    const std::array<double, 8> w{2, -1, 0.25, 1, -3, 1.5, 0.5, -2};
+    const auto got = first_output<float>(
+        "opset 17\ninput %x: float32[2, 3, 2, 3]\nconst %table: float32[6, 4] = {1.0, -2.0, 3.0, 0.5, -1.0, 2.0, 0.25, "
+        "-3.0, ...}\n"
+        "const %w: float32[4, 2, 3] = {2.0, -1.0, 0.25, 1.0, -3.0, 1.5, 0.5, -2.0, ...}\nconst %one: int64[] = {1}\n"
+        "const %three: int64[] = {3}\n"
+        "const %rows: int64[5, 4] = {5, 5, 5, 5, 3, 3, 3, 3, 4, 4, 4, 4, 1, 1, 1, 1, 0, 0, 0, 0}\n"
+        "%shape = Shape(%x)\n%length = Gather(%shape, %one)\n%zero = Sub(%length, %three)\n"
+        "%index = Add(%rows, %zero)\n%d = GatherElements(%table, %index) {axis = 0}\n"
+        "%e = Einsum(%d, %w) {equation = \"td,dnh->tnh\"}\n%y = Einsum(%x, %e) {equation = \"binh,tnh->bnit\"}\n"
+        "output %y: float32[?, ?, ?, ?]\n",
+        {x});
+    ASSERT_EQ(got.size(), batch * heads * length * positions);
+    constexpr std::array<std::size_t, positions> rows{5, 3, 4, 1, 0};
+    for (std::size_t at = 0; at < got.size(); ++at) {
+        const std::size_t t = at % positions, i = at / positions % length, n = at / positions / length % heads,
+                          b = at / positions / length / heads;
+        double sum = 0;
+        for (std::size_t h = 0; h < depth; ++h)
+            for (std::size_t d = 0; d < width; ++d)
+                sum += static_cast<double>(x.as<float>()[((b * length + i) * heads + n) * depth + h]) *
+                       table[(rows[t] * width + d) % 8] * w[((d * heads + n) * depth + h) % 8];
+        EXPECT_NEAR(got[at], sum, 1e-4) << at;
     }
 }
 

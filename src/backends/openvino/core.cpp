@@ -259,7 +259,13 @@ Result<std::shared_ptr<ov::Model>> to_openvino(const Model& given, const WeightL
     write_missing_operators(model);
     LATHE_CHECK(refuse_known_wrong(model.graph));
     LATHE_CHECK(check_preconditions(model));
-    // What OpenVINO folds itself comes out wrong at times (GatherElements before two Einsum).
+    // What OpenVINO folds itself comes out wrong at times (GatherElements before two Einsum), also where it is sizes of
+    // an input that make it constant (positions of a Funnel Transformer).
+    const auto gathers = [](const auto& node) { return node->is("GatherElements"); };
+    if (std::ranges::any_of(model.graph.nodes, gathers)) {
+        if (auto inferred = infer_shapes(model); !inferred) log(LogLevel::debug, inferred.error().describe());
+        LATHE_CHECK(apply_pass("fold-shapes", model));
+    }
     LATHE_CHECK(apply_pass("fold-constants", model));
     write_rotations(model);
     std::vector<Tensor> taken;
