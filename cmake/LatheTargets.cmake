@@ -55,7 +55,10 @@ endfunction()
 # nothing runs beside them; HOT: as lathe_hot says.
 function(lathe_test name)
   cmake_parse_arguments(ARG "ALONE;HOT" "TIMEOUT" "SOURCES;LINK" ${ARGN})
-  if(NOT ARG_TIMEOUT)
+  set(cost 0)
+  if(ARG_TIMEOUT)
+    set(cost 100) # begun before what is short
+  else()
     set(ARG_TIMEOUT 300)
   endif()
   add_executable(test_${name} ${ARG_SOURCES})
@@ -65,5 +68,5 @@ function(lathe_test name)
     target_link_libraries(test_${name} PRIVATE lathe_hot)
   endif()
   gtest_discover_tests(test_${name} TEST_PREFIX ${name}. NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60
-    PROPERTIES TIMEOUT ${ARG_TIMEOUT} RUN_SERIAL ${ARG_ALONE})
+    PROPERTIES TIMEOUT ${ARG_TIMEOUT} RUN_SERIAL ${ARG_ALONE} COST ${cost})
 endfunction()

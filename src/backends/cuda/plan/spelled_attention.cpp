@@ -59,10 +59,11 @@ bool scale_of_heads(const Site& site) {
 }
 
 //  Where(keep, scores, -inf) -> Softmax   ==>   Add(scores, Where(keep, 0, -inf)) -> Softmax
-// So too with the scores in third place. What is masked absorbs the score it is added to.
+// So too with the scores in third place, and before a further mask (GPT-Neo). What is masked absorbs the score it is
+// added to.
 bool mask_by_add(const Site& site) {
     Node& root = site.root;
-    if (!goes_into_softmax(site)) return false;
+    if (!leads_to_softmax(site, root.output(0))) return false;
     const auto second = scalar_of(site.graph, root.input(1));
     const auto third = scalar_of(site.graph, root.input(2));
     if (second.has_value() == third.has_value()) return false;
@@ -74,9 +75,17 @@ bool mask_by_add(const Site& site) {
     if (!(hidden <= absorbing) || type != DataType::float32 || dims.size() != 4 || keep.size() != 4 || keep[1] != 1 ||
         dims_of(site.graph, scores) != dims)
         return false;
-    const std::string zero = add_scalar(site.graph, "kept", type, 0);
-    Node where = make_node("Where", {root.input(0), second ? root.input(1) : zero, second ? zero : root.input(2)});
-    const std::string mask = add_before(site, std::move(where), type, keep);
+    std::string mask;
+    if (const Tensor* known = site.graph.constant(root.input(0))) {
+        std::vector<float> values;
+        for (const std::byte kept : known->bytes())
+            values.push_back((kept != std::byte{0}) == second.has_value() ? hidden : 0.0F);
+        mask = add_constant(site.graph, "mask", Tensor::of_floats("", keep, values));
+    } else {
+        const std::string zero = add_scalar(site.graph, "kept", type, 0);
+        Node where = make_node("Where", {root.input(0), second ? root.input(1) : zero, second ? zero : root.input(2)});
+        mask = add_before(site, std::move(where), type, keep);
+    }
     become(root, make_node("Add", {scores, mask}), root);
     return true;
 }

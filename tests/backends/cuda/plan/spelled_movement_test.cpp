@@ -314,6 +314,18 @@ TEST(SpelledMovement, IsNoneAroundProductsOfColumns) {
     expect_plan(begin + twice, {{2, 13, 16}}, {{"gemm", 2}, {"transpose", 2}});
 }
 
+// GPT-Neo: causal by Where, then a mask that is added.
+TEST(SpelledAttention, TakesAMaskByWhereBeforeAnotherOne) {
+    expect_plan("input %q: float32[2, 3, 6, 8]\ninput %k: float32[2, 3, 6, 8]\ninput %v: float32[2, 3, 6, 8]\n"
+                "input %m: float32[2, 1, 1, 6]\nconst %low: float32[] = {-3.4028234663852886e38}\n"
+                "const %keep: bool[1, 1, 6, 6] = {true, false, false, false, false, false, true, true, false, false, "
+                "false, false, true, true, true, false, false, false, true, true, true, true, false, false, true, "
+                "true, true, true, true, false, true, true, true, true, true, true}\n"
+                "%kt = Transpose(%k) {perm = [0, 1, 3, 2]}\n%s = MatMul(%q, %kt)\n%w = Where(%keep, %s, %low)\n"
+                "%a = Add(%w, %m)\n%p = Softmax(%a)\n%y = MatMul(%p, %v)\noutput %y: float32[2, 3, 6, 8]\n",
+                {{2, 3, 6, 8}, {2, 3, 6, 8}, {2, 3, 6, 8}, {2, 1, 1, 6}}, {{"attention", 1}});
+}
+
 // Scores with rows and columns of their image apart, to which positions relative in each axis are added.
 TEST(SpelledAttention, TakesPositionsOfEachAxisAsAMask) {
     expect_plan("input %q: float32[2, 3, 12, 8]\ninput %k: float32[2, 3, 6, 8]\ninput %v: float32[2, 3, 6, 8]\n"
