@@ -135,11 +135,13 @@ bool pixels_of_image(const Site& site, const IndexMap& map) {
     if (!reads_pixels(map) || type == DataType::undefined || !is_image(site, map.source)) return false;
     const Shape lines{dims[0], dims[1], element_count(dims) / (dims[0] * dims[1])};
     const Shape read = dims_of(graph, root.input(0));
-    // Its own form, also with the places in several axes.
-    std::vector<std::int64_t> order(read.size());
-    std::iota(order.begin() + 1, order.end(), 2);
-    order.back() = 1;
-    if (read[0] == dims[0] && read[1] == dims[1] && root.ints_or("perm", {}) == order) return false;
+    if (read.size() >= 3 && read[0] == dims[0] && read[1] == dims[1]) {
+        // Its own form, also with the places in several axes.
+        std::vector<std::int64_t> order(read.size());
+        std::iota(order.begin() + 1, order.end(), 2);
+        order.back() = 1;
+        if (root.ints_or("perm", {}) == order) return false;
+    }
     const std::string turned = transposed_before(site, reshaped(site, map.source, lines), {0, 2, 1});
     become(root, reshape_node(graph, turned, map.dims), root);
     return true;
@@ -290,8 +292,8 @@ bool number_by_number(const Node& node) {
     return node.domain.empty() && node.inputs.size() == 1 && kinds.contains(node.op_type);
 }
 
-//  x [B, S, C] -> Transpose -> MatMul W [S, T] -> Add b [T] ... -> Transpose   ==>   W^T x of each sample -> Add b [T,
-//  1]
+//  x [B, S, C] -> Transpose -> MatMul W [S, T] -> Add b [T] ... -> Transpose
+//      ==>   W^T x of each sample -> Add b [T, 1] ...
 //
 // Linear layers over places instead of channels (MLP-Mixer: Tolstikhin et al., 2021; gMLP: Liu et al., 2021).
 bool product_of_columns(const Site& site, const Names& weights) {
