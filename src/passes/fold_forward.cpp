@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "passes/channel_affine.hpp"
+#include "passes/linear_maps.hpp"
 #include "passes/passes.hpp"
 #include "passes/rewrite.hpp"
 
@@ -15,12 +16,6 @@ struct NewNumbers {
     std::optional<Tensor> weight, bias; ///< nothing: as it was
     Node* add = nullptr;                ///< of a MatMul: the Add that has its bias
 };
-
-bool is_padded(const Node& conv) {
-    const std::string mode = conv.string_or("auto_pad", "NOTSET");
-    if (mode != "NOTSET") return mode != "VALID";
-    return std::ranges::any_of(conv.ints_or("pads", {}), [](std::int64_t each) { return each != 0; });
-}
 
 /// Axes of what the root reads, and gives; 0: not known.
 std::size_t rank_before(const Site& site) {

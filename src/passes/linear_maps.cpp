@@ -21,6 +21,12 @@ std::optional<Pointwise> pointwise_of(const Graph& graph, const Node& node) {
     return Pointwise{weight, shape[0], shape[1]};
 }
 
+bool is_padded(const Node& conv) {
+    const std::string mode = conv.string_or("auto_pad", "NOTSET");
+    if (mode != "NOTSET") return mode != "VALID";
+    return std::ranges::any_of(conv.ints_or("pads", {}), [](std::int64_t each) { return each != 0; });
+}
+
 std::optional<std::vector<double>> constant_bias(const Graph& graph, const std::string& name, std::int64_t count,
                                                  DataType type) {
     if (name.empty()) return std::vector<double>{};

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "passes/linear_maps.hpp"
+
 namespace lathe {
 namespace {
 
@@ -84,10 +86,7 @@ bool ZeroPointPlaces::adds_behind(const Node& add, std::size_t kept) const {
 bool ZeroPointPlaces::takes_zero_point(const Node& node, const std::string& value) const {
     if (node.is("Add")) return adds_behind(node, node.input(0) == value ? 1 : 0);
     if (node.input(0) != value || !multiplies_int8(node)) return false;
-    if (!node.is("Conv") || is_depthwise(node, *weights_of(node))) return true;
-    const std::string how = node.string_or("auto_pad", "NOTSET");
-    return how == "VALID" ||
-           (how == "NOTSET" && std::ranges::all_of(node.ints_or("pads", {}), [](std::int64_t n) { return n == 0; }));
+    return !node.is("Conv") || is_depthwise(node, *weights_of(node)) || !passes::is_padded(node);
 }
 
 bool ZeroPointPlaces::all_take(const std::string& value) const {

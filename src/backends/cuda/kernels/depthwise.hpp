@@ -20,6 +20,11 @@ struct DepthwiseParams {
     std::uint32_t pad_word;  ///< what lies around the image: s8 its zero point in all four bytes, floats 0
     EpilogueParams epilogue; ///< with residual_stride
 };
+/// Whether the window has a third dimension.
+inline bool is_deep(const DepthwiseParams& p) {
+    const DepthParams& d = p.depths;
+    return d.kernel != 1 || d.stride != 1 || d.before != 0 || d.in != d.out;
+}
 /// Any window of up to 1024 taps, any types, any epilogue. A thread computes `columns` (2, 4, 7, 14; for dilated
 /// windows and strides over 2 only 4; with depths 2 and 4) neighbouring results of a row.
 bool depthwise_window_takes(const DepthwiseParams& params, int columns);

@@ -271,9 +271,8 @@ cudaError_t launch_type(const DepthwiseParams& p, const DepthwiseTile& tile, cud
 bool depthwise_mma_takes(const DepthwiseParams& p, const DepthwiseTile& tile) {
     const WindowParams& window = p.window;
     const int kernel = window.kernel_h, stride = window.stride_h;
-    if (p.depths.kernel != 1 || p.depths.in != p.depths.out || p.depths.stride != 1 || p.depths.before != 0)
+    if (is_deep(p) || window.kernel_w != kernel || window.stride_w != stride || window.dil_h != 1 || window.dil_w != 1)
         return false;
-    if (window.kernel_w != kernel || window.stride_w != stride || window.dil_h != 1 || window.dil_w != 1) return false;
     if ((kernel != 3 && kernel != 5) || (stride != 1 && stride != 2)) return false;
     if (p.type != type_s8 && p.type != type_f16 && p.type != type_bf16) return false;
     const int size = p.type == type_s8 ? 1 : 2;

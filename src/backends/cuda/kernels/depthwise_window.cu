@@ -48,7 +48,7 @@ bool depthwise_window_takes(const DepthwiseParams& p, int columns) {
     if (p.epilogue.residual_scale != 0 && p.epilogue.residual_stride % 4 != 0) return false;
     if (std::int64_t{p.h} * p.w * p.c_pitch > 0x7fffffff || std::int64_t{p.n} * p.p * p.q > 0x7fffffff) return false;
     if (depthwise::taps_at_once(p) == 0) return columns == depthwise::general_columns;
-    if (depthwise::is_deep(p))
+    if (is_deep(p))
         return p.pad_word == 0 &&
                (columns == depthwise::general_columns || (columns == 2 && depthwise::taps_at_once(p) == 3));
     return columns == 2 || columns == 4 || columns == 7 || columns == 14;

@@ -18,12 +18,6 @@ struct Work {
 /// fewer than 3 taps.
 int taps_at_once(const DepthwiseParams& p);
 
-/// Whether the window has a third dimension.
-inline bool is_deep(const DepthwiseParams& p) {
-    const DepthParams& d = p.depths;
-    return d.kernel != 1 || d.stride != 1 || d.before != 0 || d.in != d.out;
-}
-
 using Launch = cudaError_t(const DepthwiseParams& p, const Work& t, int columns, std::size_t shared,
                            cudaStream_t stream, bool programmatic);
 /// One translation unit a type, so that they compile side by side.

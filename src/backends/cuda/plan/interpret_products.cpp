@@ -140,7 +140,7 @@ Result<void> OpInterpreter::operator()(const BatchedGemm& d) {
     const auto m = static_cast<std::size_t>(d.m);
     const auto n = static_cast<std::size_t>(d.n);
     const auto k = static_cast<std::size_t>(d.k);
-    const auto pitch = d.a_pitch != 0 ? static_cast<std::size_t>(d.a_pitch) : d.transpose_a ? m : k;
+    const auto pitch = static_cast<std::size_t>(d.pitch_of_a());
     Numbers out(left.size() * m * n, 0.0);
     for (std::size_t i = 0; i < out.size(); ++i) {
         const std::size_t at = i / (m * n);

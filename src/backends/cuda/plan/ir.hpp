@@ -159,6 +159,8 @@ struct BatchedGemm {
     bool transpose_a = false, transpose_b = false;
     float alpha = 1;
     std::int64_t a_pitch = 0; ///< elements from row to row of a, which may be padded; 0: none is
+
+    std::int64_t pitch_of_a() const { return a_pitch != 0 ? a_pitch : transpose_a ? m : k; }
 };
 /// Where an operand of attention lies in its value: elements before the first, and from sample to sample, row to row
 /// and head to head; the numbers of a head lie side by side.

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "backends/cuda/plan/index_map.hpp"
+#include "backends/cuda/plan/patterns/pointwise_ops.hpp"
 #include "backends/cuda/plan/spelling_tools.hpp"
 
 namespace lathe::cuda {
@@ -285,13 +286,6 @@ bool transpose_before_product(const Site& site, const Names& weights) {
     return true;
 }
 
-/// Computes each number by itself, from one activation alone.
-bool number_by_number(const Node& node) {
-    static const std::set<std::string, std::less<>> kinds{"Gelu",      "Relu", "Sigmoid",  "Tanh", "Erf",  "HardSwish",
-                                                          "LeakyRelu", "Elu",  "Softplus", "Mish", "Swish"};
-    return node.domain.empty() && node.inputs.size() == 1 && kinds.contains(node.op_type);
-}
-
 //  x [B, S, C] -> Transpose -> MatMul W [S, T] -> Add b [T] ... -> Transpose
 //      ==>   W^T x of each sample -> Add b [T, 1] ...
 //
@@ -301,7 +295,11 @@ bool product_of_columns(const Site& site, const Names& weights) {
     Node& root = site.root;
     const std::vector<std::int64_t> order{0, 2, 1};
     if (root.ints_or("perm", {}) != order) return false;
-    std::vector<const Node*> steps; // from the root backwards
+    struct Step {
+        const Node* node = nullptr;
+        std::size_t at = 0; ///< the input that the rows come by
+    };
+    std::vector<Step> steps; // from the root backwards
     std::string value = root.input(0);
     bool product = false;
     const Node* turn = nullptr;
@@ -317,29 +315,26 @@ bool product_of_columns(const Site& site, const Names& weights) {
         const RowWise way = row_wise(site, weights, *node);
         const bool linear = way != RowWise::no && node->is("MatMul");
         if (linear && site.uses.producer(node->input(1)) != nullptr) return false; // int8 and its scale
-        if (!linear && !number_by_number(*node) && (way == RowWise::no || (!node->is("Add") && !node->is("Mul"))))
-            return false;
+        const bool alone = node->inputs.size() == 1 && is_pointwise(*node);
+        if (!linear && !alone && (way == RowWise::no || (!node->is("Add") && !node->is("Mul")))) return false;
         product = product || linear;
-        steps.push_back(node);
-        value = node->input(way == RowWise::second ? 1 : 0);
+        steps.push_back({node, way == RowWise::second ? std::size_t{1} : std::size_t{0}});
+        value = node->input(steps.back().at);
     }
     if (!product) return false;
     value = turn->input(0);
     for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-        const Node& node = **step;
-        const Shape dims = dims_of(graph, node.output(0));
-        Node moved = node;
-        if (node.is("MatMul")) {
-            moved = make_node("ColumnsProduct", {value, node.input(1)});
-        } else {
-            const std::size_t at = row_wise(site, weights, node) == RowWise::second ? 1 : 0;
-            moved.inputs[at] = value;
-            if (moved.inputs.size() == 2) {
-                const Tensor& vector = *graph.constant(node.input(1 - at));
-                if (vector.count() > 1)
-                    moved.inputs[1 - at] =
-                        add_constant(graph, "column", vector.reshaped({static_cast<std::int64_t>(vector.count()), 1}));
-            }
+        const auto& [node, at] = *step;
+        const Shape dims = dims_of(graph, node->output(0));
+        Node moved = *node;
+        moved.inputs[at] = value;
+        if (node->is("MatMul")) {
+            moved = make_node("ColumnsProduct", std::move(moved.inputs));
+        } else if (moved.inputs.size() == 2) {
+            const Tensor& vector = *graph.constant(node->input(1 - at));
+            if (vector.count() > 1)
+                moved.inputs[1 - at] =
+                    add_constant(graph, "column", vector.reshaped({static_cast<std::int64_t>(vector.count()), 1}));
         }
         value = add_before(site, std::move(moved), DataType::float32, {dims[0], dims[2], dims[1]});
     }
@@ -355,28 +350,27 @@ bool image_of_pixels(const Site& site) {
     Node& root = site.root;
     const Shape dims = dims_of(graph, root.output(0));
     const DataType type = type_of(graph, root.output(0));
-    if (dims.size() < 4 || dims[1] == 1 || type == DataType::undefined) return false;
+    if (dims.size() < 4 || dims[1] == 1 || element_count(dims) == dims[0] * dims[1] || type == DataType::undefined)
+        return false;
     const auto map = index_map_of(graph, site.uses, root.output(0), dims);
     if (!map || map->transposes == 0 || graph.constant(map->source) != nullptr || type_of(graph, map->source) != type)
         return false;
     // In the source: samples, places, channels.
-    const std::int64_t places = element_count(dims) / (dims[0] * dims[1]);
-    std::int64_t stride = element_count(dims);
-    std::vector<std::size_t> order(dims.size());
+    std::vector<std::int64_t> perm(dims.size()), order(dims.size());
     std::iota(order.begin(), order.end(), 0);
     std::rotate(order.begin() + 1, order.begin() + 2, order.end());
-    for (const std::size_t axis : order)
+    Shape rows;
+    std::int64_t stride = element_count(dims);
+    for (std::size_t i = 0; i < order.size(); ++i) {
+        const auto axis = static_cast<std::size_t>(order[i]);
+        perm[axis] = static_cast<std::int64_t>(i);
+        rows.push_back(dims[axis]);
         for (const Digit& digit : map->axes[axis]) {
             if (digit.extent == 1) continue;
             stride /= digit.extent;
             if (digit.stride != stride) return false;
         }
-    if (places == 1) return false;
-    Shape rows = dims;
-    std::rotate(rows.begin() + 1, rows.begin() + 2, rows.end());
-    std::vector<std::int64_t> perm(dims.size());
-    std::iota(perm.begin() + 2, perm.end(), 1);
-    perm[1] = static_cast<std::int64_t>(dims.size()) - 1;
+    }
     Node turn = make_node("Transpose", {reshaped(site, map->source, rows)});
     turn.set("perm", perm);
     become(root, std::move(turn), root);
@@ -393,8 +387,8 @@ bool split_of_transposed_in_pieces(const Site& site) {
     const Node* turn = site.uses.producer(value);
     const Shape dims = dims_of(graph, value);
     const DataType type = type_of(graph, value);
-    if (turn == nullptr || !turn->is("Transpose") || site.uses.use_count(value) != 1 || graph.is_output(value) ||
-        dims.empty() || type == DataType::undefined)
+    if (turn == nullptr || !turn->is("Transpose") || site.uses.use_count(value) != 1 || dims.empty() ||
+        type == DataType::undefined)
         return false;
     const std::int64_t given = root.int_or("axis", 0);
     const auto axis = given + (given < 0 ? static_cast<std::int64_t>(dims.size()) : 0);

@@ -305,31 +305,19 @@ bool positions_by_axis(const Site& site) {
     const Shape wide = dims_of(graph, flat->input(0));
     const auto found = summed_scores(site, flat->input(0), wide);
     if (!found || dims_of(graph, found->scores) != scores) return false;
-    // Each sum where it is as large as its summands together.
-    std::string mask;
-    Shape size;
+    std::vector<Shape> sums; // of the first summand, of the first two, ...
     for (const std::string& summand : found->summands) {
         Shape each = dims_of(graph, summand);
         if (each.size() > wide.size() || type_of(graph, summand) != type) return false;
         each.insert(each.begin(), wide.size() - each.size(), 1);
-        if (size.empty()) size.assign(wide.size(), 1);
-        for (std::size_t i = 0; i < wide.size(); ++i)
-            size[i] = std::max(size[i], each[i]);
+        for (std::size_t i = 0; i < wide.size() && !sums.empty(); ++i)
+            each[i] = std::max(each[i], sums.back()[i]);
+        sums.push_back(std::move(each));
     }
-    if (size != wide) return false;
-    size.clear();
-    for (const std::string& summand : found->summands) {
-        Shape each = dims_of(graph, summand);
-        each.insert(each.begin(), wide.size() - each.size(), 1);
-        if (size.empty()) {
-            mask = reshaped(site, summand, each);
-            size = each;
-            continue;
-        }
-        for (std::size_t i = 0; i < wide.size(); ++i)
-            size[i] = std::max(size[i], each[i]);
-        mask = add_before(site, make_node("Add", {mask, summand}), type, size);
-    }
+    if (sums.back() != wide) return false;
+    std::string mask = reshaped(site, found->summands[0], sums[0]);
+    for (std::size_t i = 1; i < sums.size(); ++i)
+        mask = add_before(site, make_node("Add", {mask, found->summands[i]}), type, sums[i]);
     Node softmax = root;
     softmax.inputs[0] = add_before(site, make_node("Add", {found->scores, reshaped(site, mask, scores)}), type, scores);
     become(root, std::move(softmax), root);

@@ -118,14 +118,8 @@ Result<ValueId> Lowering::constant_value(const Constant& constant, ElementType t
     for (const ValueId id : forms_[constant.name]) {
         if (plan_.values[id].role == Role::constant && plan_.values[id].weight == weight) return id;
     }
-    const auto id = static_cast<ValueId>(plan_.values.size());
-    Value made;
-    made.name = constant.name;
-    made.role = Role::constant;
-    made.type = type;
-    made.dims = constant.shape;
-    made.weight = weight;
-    plan_.values.push_back(std::move(made));
+    const ValueId id = stored_value(weight);
+    plan_.values[id].name = constant.name;
     forms_[constant.name].push_back(id);
     return id;
 }

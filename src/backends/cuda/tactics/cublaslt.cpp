@@ -209,7 +209,7 @@ Result<Problem> batched_problem(const FusedOp& op, const Plan& plan) {
     p.transpose_b = detail.transpose_a;
     p.rows_b = detail.transpose_a ? detail.m : detail.k;
     p.columns_b = detail.transpose_a ? detail.k : detail.m;
-    p.ld_b = detail.a_pitch != 0 ? detail.a_pitch : p.rows_b;
+    p.ld_b = detail.pitch_of_a();
     p.batch = detail.batch;
     p.stride_d = detail.m * detail.n;
     const auto stride = [&](const Value& v, std::int64_t size, std::int64_t& into) -> Result<void> {

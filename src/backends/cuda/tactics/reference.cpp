@@ -44,7 +44,7 @@ public:
         p.m = detail.m;
         p.n = detail.n;
         p.k = detail.k;
-        p.a_pitch = detail.a_pitch != 0 ? detail.a_pitch : detail.transpose_a ? detail.m : detail.k;
+        p.a_pitch = detail.pitch_of_a();
         p.alpha = detail.alpha;
         p.outer_rank = std::max(0, c.rank - 2);
         p.batch = 1;

@@ -15,18 +15,20 @@ std::int64_t columns(const Filter& filter, bool transposed) {
     return shape.size() == 1 ? 1 : transposed ? shape[0] : shape[1];
 }
 
-/// To [N][K], int8 as stored or dequantised.
-Result<WeightId> pack_gemm(Lowering& lowering, const Product& product, ElementType type) {
+/// To [N][K], int8 as stored or dequantised; rows of `pitch` numbers, if that is given, with zeros behind.
+Result<WeightId> pack_gemm(Lowering& lowering, const Product& product, ElementType type,
+                           std::optional<std::int64_t> pitch = std::nullopt) {
     const bool raw = type == ElementType::s8;
     std::string key;
     for (const Filter& filter : product.filters)
         key +=
             (key.empty() ? "" : "+") + filter.values.key() + (filter.scales && !raw ? "*" + filter.scales->key() : "");
     key += std::string("|nk|") + (product.transposed ? "" : "t|") + to_string(type);
-    const std::int64_t k = product.k;
-    return lowering.store(key, type, {product.n, k}, [&]() -> Result<std::vector<std::byte>> {
+    const std::int64_t k = product.k, row = pitch.value_or(k);
+    if (pitch) key += "|k" + std::to_string(row);
+    return lowering.store(key, type, {product.n, row}, [&]() -> Result<std::vector<std::byte>> {
         std::vector<float> packed;
-        packed.reserve(static_cast<std::size_t>(product.n * k));
+        packed.reserve(static_cast<std::size_t>(product.n * row));
         for (const Filter& filter : product.filters) {
             LATHE_TRY(const auto values, lowering.floats(filter.values));
             std::vector<float> scales;
@@ -43,6 +45,7 @@ Result<WeightId> pack_gemm(Lowering& lowering, const Product& product, ElementTy
                     }
                     packed.push_back(value);
                 }
+                packed.resize(packed.size() + static_cast<std::size_t>(row - k));
             }
         }
         return converted(packed, type, product.filters[0].values.name);
@@ -302,30 +305,25 @@ Result<void> batched(Lowering& lowering, Node& node) {
 //  once.
 Result<void> product_of_columns(Lowering& lowering, Node& node) {
     const auto filter = lowering.filter(node.input(1));
-    const Shape dims = lowering.dims(node.input(0)), out = lowering.dims(node.output(0));
+    const Shape dims = lowering.dims(node.input(0));
     if (!filter || filter->values.shape.size() != 2) return Lowering::cannot(node, "its weights are not constant");
     LATHE_TRY(const ValueId x, lowering.want_linear(node.input(0)));
     const ElementType type = lowering.value(x).type;
-    const std::int64_t s = filter->values.shape[0], t = filter->values.shape[1];
-    const std::int64_t pitch = (s + 7) / 8 * 8;
-    const std::string key = filter->values.key() + "|columns|" + to_string(type);
-    LATHE_TRY(const WeightId weight, lowering.store(key, type, {t, pitch}, [&]() -> Result<std::vector<std::byte>> {
-        LATHE_TRY(const auto values, lowering.floats(filter->values));
-        std::vector<float> packed(static_cast<std::size_t>(t * pitch), 0.0F);
-        for (std::int64_t i = 0; i < s * t; ++i)
-            packed[static_cast<std::size_t>(i % t * pitch + i / t)] = values[static_cast<std::size_t>(i)];
-        return converted(packed, type, filter->values.name);
-    }));
+    Product product;
+    product.filters = {*filter};
+    product.k = filter->values.shape[0];
+    product.n = filter->values.shape[1];
     BatchedGemm detail;
     detail.batch = dims[0];
-    detail.m = t;
+    detail.m = product.n;
     detail.n = dims[2];
-    detail.k = s;
-    detail.a_pitch = pitch;
+    detail.k = product.k;
+    detail.a_pitch = (product.k + 7) / 8 * 8;
+    LATHE_TRY(const WeightId weight, pack_gemm(lowering, product, type, detail.a_pitch));
     const ValueId left = lowering.stored_value(weight);
     const ValueId made = lowering.make_result(node.output(0), type, Layout::linear);
     FusedOp& op = lowering.add(node, {}, detail, {left, x}, {made}, type);
-    op.macs = dims[0] * t * s * dims[2];
+    op.macs = detail.batch * detail.m * detail.n * detail.k;
     op.tf32 = lowering.tf32() && type == ElementType::f32;
     return {};
 }

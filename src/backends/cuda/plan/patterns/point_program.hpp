@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backends/cuda/plan/lowering.hpp"
+#include "backends/cuda/plan/patterns/pointwise_ops.hpp"
 
 namespace lathe::cuda {
 
@@ -52,9 +53,6 @@ private:
 bool is_integer(DataType type);
 /// Integers of up to 16 bits and truth values, all of which float32 holds.
 bool is_narrow(DataType type);
-/// The operations that are programs, by their names in ONNX.
-const std::vector<std::string_view>& pointwise_ops();
-bool is_pointwise(const Node& node);
 /// Appends a node's instructions; false where it does not fit, the program then being spoiled.
 bool write_node(Lowering& lowering, PointProgram& p, const Node& node);
 
