@@ -5,6 +5,8 @@
 FOLDER holds repo/ as `lathe deploy triton --generate` wrote it: the models d (with the engine p.engine for prompts), e
 (without one) and long (one instance), and d.engine. Exit 77 where a package or the server is missing.
 """
+import contextlib
+import itertools
 import json
 import pathlib
 import queue
@@ -121,7 +123,7 @@ def streams(folder, backends):
                     assert found == (wanted[place], None), (number, turn, found, wanted[place])
 
         in_parallel(8, client)
-        cancelled_streams(server, prompts, wanted)
+        cancelled_streams(server, prompts)
         told = subprocess.run([lathe_program(), "run", folder / "d.engine", "--prefill", folder / "p.engine", "--text", text, "--max-tokens",
                                "24", "--json"], check=True, stdout=subprocess.PIPE, text=True).stdout
         sample = json.loads(told)["samples"][0]
@@ -134,39 +136,40 @@ def streams(folder, backends):
     print(f"{len(prompts)} texts are continued")
 
 
-def cancelled_streams(server, prompts, wanted):
+def cancelled_streams(server, prompts):
     """Clients that go away in the middle: their generation ends, and the others' does not."""
     def statistics():
         with connect(server, "http") as connection:
             return connection.get_inference_statistics("long")["model_stats"][0]["inference_stats"]
 
+    # By HTTP: this server can end by itself when a stream is cancelled by gRPC (Triton's issues 7368 and 8034).
     # "long" has one instance, so that a text behind one that was cancelled waits for its end.
-    with Stream(server) as stream:
-        tokens, error = stream.all("long", prompts[0], max_tokens=3000)
-        assert error is None and len(tokens) == 3000, (error, len(tokens))
-        first_two, error = stream.all("long", prompts[1], max_tokens=2)
-        assert error is None and len(first_two) == 2, (first_two, error)
-    for turn in range(5):
+    whole = [event["token"] for event in events_by_http(server, "long", {"input_ids": prompts[0]}, 3000)]
+    assert len(whole) == 3000, len(whole)
+    first_two = list(events_by_http(server, "long", {"input_ids": prompts[1]}, 2))
+    assert len(first_two) == 2, first_two
+    for turn in range(20):
         failed = statistics()["fail"]["count"]
-        stream = Stream(server)
-        stream.send("long", prompts[0], max_tokens=3000)
-        for _ in range(3):
-            token, error, last = stream.next()
-            assert error is None and not last
-        stream.client.stop_stream(cancel_requests=True)
-        stream.client.close()
-        with Stream(server) as other:
-            tokens, error = other.all("long", prompts[1], max_tokens=2)
-            assert error is None and tokens == first_two, (tokens, error)
+        with contextlib.closing(events_by_http(server, "long", {"input_ids": prompts[0]}, 3000)) as events:
+            assert [event["token"] for event in itertools.islice(events, 3)] == whole[:3]
+        assert list(events_by_http(server, "long", {"input_ids": prompts[1]}, 2)) == first_two
         # One that went on to its last token would have succeeded.
         assert statistics()["fail"]["count"] == failed + 1, statistics()
 
 
+def events_by_http(server, model, prompt, most):
+    """Triton's generate_stream: an event a token. Left before its end, the connection is closed."""
+    body = json.dumps({**prompt, "max_tokens": most}).encode()
+    request = urllib.request.Request(f"http://{server.http}/v2/models/{model}/generate_stream", body)
+    with urllib.request.urlopen(request, timeout=60) as reply:
+        for line in reply:
+            if line.startswith(b"data: "):
+                yield json.loads(line[6:])
+
+
 def streamed_by_http(server, model, prompt, wanted):
-    """Triton's generate_stream: an event a token. Returns the text."""
-    body = json.dumps({**prompt, "max_tokens": 24}).encode()
-    reply = urllib.request.urlopen(urllib.request.Request(f"http://{server.http}/v2/models/{model}/generate_stream", body), timeout=60)
-    events = [json.loads(line[6:]) for line in reply.read().decode().splitlines() if line.startswith("data: ")]
+    """The text of the tokens `wanted`."""
+    events = list(events_by_http(server, model, prompt, 24))
     assert [event["token"] for event in events] == wanted, (events, wanted)
     return "".join(event["text"] for event in events)
 
