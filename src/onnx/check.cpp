@@ -31,16 +31,24 @@ void merge(const ValueInfo& inferred, ValueInfo& known) {
     }
 }
 
+/// Without a shape that is none: a few bytes of a file can make inference find one of 200,000 open sizes.
+Result<ValueInfo> found_by_inference(const onnx::ValueInfoProto& proto) {
+    constexpr std::size_t most_axes = 64;
+    LATHE_TRY(ValueInfo info, proto::import_value_info(proto));
+    if (info.dims && info.dims->size() > most_axes) info.dims.reset();
+    return info;
+}
+
 /// Bring what inference wrote into the proto back to the graph it was made from.
 Result<void> take_over(const onnx::GraphProto& proto, Graph& graph) {
     for (const auto& each : proto.value_info()) {
-        LATHE_TRY(ValueInfo info, proto::import_value_info(each));
+        LATHE_TRY(ValueInfo info, found_by_inference(each));
         if (info.type == DataType::undefined && info.opaque_type.empty()) continue;
         const auto [known, fresh] = graph.value_infos.try_emplace(info.name, info);
         if (!fresh) merge(info, known->second);
     }
     for (int i = 0; i < proto.output_size() && i < static_cast<int>(graph.outputs.size()); ++i) {
-        LATHE_TRY(const ValueInfo info, proto::import_value_info(proto.output(i)));
+        LATHE_TRY(const ValueInfo info, found_by_inference(proto.output(i)));
         merge(info, graph.outputs[static_cast<std::size_t>(i)]);
     }
     for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
@@ -144,11 +152,41 @@ bool values_stay_small(const onnx::GraphProto& graph) {
     return true;
 }
 
+/// ONNX's operators, with the rule for the sizes of pools that rounding up has since opset 22: a window that begins in
+/// the padding behind the input is none. ONNX Runtime and PyTorch follow it in every opset.
+class Operators final : public onnx::ISchemaRegistry {
+public:
+    // NOLINTNEXTLINE(google-default-arguments): as ONNX has it
+    const onnx::OpSchema* GetSchema(const std::string& key, int most, const std::string& domain) const override {
+        constexpr int first_that_rounds_up = 10, first_with_the_rule = 22;
+        const bool is_pool = domain.empty() && (key == "MaxPool" || key == "AveragePool" || key == "LpPool");
+        if (is_pool && most >= first_that_rounds_up) most = std::max(most, first_with_the_rule);
+        return onnx::OpSchemaRegistry::Instance()->GetSchema(key, most, domain);
+    }
+};
+
+/// Inference of MeanVarianceNormalization from opset 18 on fails where its axes are left to the default.
+void write_default_axes(onnx::GraphProto& graph) {
+    for (onnx::NodeProto& node : *graph.mutable_node()) {
+        for (onnx::AttributeProto& attribute : *node.mutable_attribute())
+            if (attribute.has_g()) write_default_axes(*attribute.mutable_g());
+        if (node.op_type() != "MeanVarianceNormalization" || !node.domain().empty() || node.attribute_size() != 0)
+            continue;
+        onnx::AttributeProto& axes = *node.add_attribute();
+        axes.set_name("axes");
+        axes.set_type(onnx::AttributeProto::INTS);
+        for (const std::int64_t axis : {0, 2, 3})
+            axes.add_ints(axis);
+    }
+}
+
 Result<void> run_inference(onnx::ModelProto& message, bool strict) {
+    static const Operators operators;
+    write_default_axes(*message.mutable_graph());
     return proto::guarded(ErrorCode::verification_failed, "shape inference", [&] {
         onnx::checker::check_function_call_cycles(message); // inference would follow them without end
         const onnx::ShapeInferenceOptions options(strict, strict ? 1 : 0, values_stay_small(message.graph()));
-        onnx::shape_inference::InferShapes(message, onnx::OpSchemaRegistry::Instance(), options);
+        onnx::shape_inference::InferShapes(message, &operators, options);
     });
 }
 

@@ -1,6 +1,7 @@
 #include "backends/openvino/branches.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "graph/subgraphs.hpp"
 #include "onnx/onnx.hpp"
@@ -20,16 +21,20 @@ bool has_branches(const Graph& graph) {
 
 } // namespace
 
-void fix_sizes(Graph& graph, const std::map<std::string, ShapeRange>& shapes) {
-    if (!has_branches(graph)) return;
-    for (ValueInfo& input : graph.inputs) {
+void fix_sizes(Model& model, const std::map<std::string, ShapeRange>& shapes) {
+    Model sized = model; // shares the tensors
+    bool changed = false;
+    for (ValueInfo& input : sized.graph.inputs) {
         const auto range = shapes.find(input.name);
         if (range == shapes.end() || !input.dims || input.dims->size() != range->second.min.size()) continue;
         for (std::size_t axis = 0; axis < input.dims->size(); ++axis) {
             const std::int64_t least = range->second.min[axis];
-            if (least == range->second.max[axis]) (*input.dims)[axis] = Dimension::of(least);
+            if (least != range->second.max[axis] || (*input.dims)[axis].size == least) continue;
+            (*input.dims)[axis] = Dimension::of(least);
+            changed = true;
         }
     }
+    if (changed && infer_shapes(sized, {.discard_existing = true})) model = std::move(sized);
 }
 
 Result<void> settle_branches(Model& model) {

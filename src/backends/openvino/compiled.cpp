@@ -441,7 +441,7 @@ Result<std::unique_ptr<CompiledModel>> compile_model(const Model& original, cons
     job.state->profiling = options.profiling;
     job.state->one_thread = std::min(job.threads, available_cores()) == 1;
     Model sized = original; // shares the tensors
-    fix_sizes(sized.graph, options.shapes);
+    fix_sizes(sized, options.shapes);
     LATHE_TRY(job.model, to_openvino(sized));
     auto compiled = guarded(
         "OpenVINO cannot compile the model", original.graph.name, [&]() -> Result<std::unique_ptr<CompiledModel>> {

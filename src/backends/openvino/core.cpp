@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <ranges>
 #include <set>
 #include <string>
 #include <string_view>
@@ -15,6 +16,7 @@
 #include "backends/openvino/long_chains.hpp"
 #include "backends/openvino/missing_operators.hpp"
 #include "backends/openvino/onnx_semantics.hpp"
+#include "backends/openvino/pools.hpp"
 #include "backends/openvino/refusals.hpp"
 #include "backends/openvino/rotary.hpp"
 #include "backends/openvino/sequences.hpp"
@@ -158,15 +160,19 @@ void drop_unused_domains(Model& model) {
 /// The model as ONNX for OpenVINO to read, without the weights in `taken`.
 Result<std::string> serialize(Model changed, const WeightLimits& limits, std::vector<Tensor>& taken) {
     if (changed.opset() >= 9 && has_misread_constant(changed.graph)) compute_misread_constants(changed.graph);
-    // How many windows such a pool has depends on shapes. Where there is none, it stays as it is.
-    const bool rounds_up =
-        std::ranges::any_of(changed.graph.nodes, [](const auto& node) { return node->int_or("ceil_mode", 0) != 0; });
-    // So does whether a maximum, or a gate, is one of floats.
-    const bool lacks_type = std::ranges::any_of(changed.graph.nodes, [&](const auto& node) {
-        return (node->is("ReduceMax") || node->is("ReduceMin") || node->is("HardSigmoid")) &&
-               type_of(changed.graph, node->input(0)) == DataType::undefined;
+    // What windows read, and how some others are written, depends on types and sizes. What has none stays as it is.
+    (void)infer_shapes(changed, {});
+    const bool rounds_open_up = std::ranges::any_of(changed.graph.nodes, [&](const auto& node) {
+        if (node->int_or("ceil_mode", 0) == 0) return false;
+        const auto shape = changed.graph.info_or_name(node->input(0)).shape();
+        return !shape || std::ranges::any_of(*shape | std::views::drop(2), [](std::int64_t size) { return size < 0; });
     });
-    if (rounds_up || lacks_type) (void)infer_shapes(changed, {});
+    if (rounds_open_up || !refuse_open_windows(changed.graph)) { // sizes that only a computed Reshape hides are closed
+        for (const char* pass : {"fold-shapes", "fold-constants"})
+            LATHE_CHECK(apply_pass(pass, changed));
+        (void)infer_shapes(changed, {});
+        LATHE_CHECK(refuse_open_windows(changed.graph));
+    }
     write_onnx_semantics(changed.graph, changed.opset());
     drop_unused_domains(changed);
     taken = take_large_weights(changed.graph, limits);
@@ -276,6 +282,7 @@ Result<std::shared_ptr<ov::Model>> to_openvino(const Model& given, const WeightL
             give_large_weights(*result, taken);
             copy_shared_constants(*result);
             improve_top_k(*result);
+            leave_out_windows_behind(*result);
             keep_sequence_axis(*result);
             LATHE_CHECK(check_ranks(*result));
             return result;

@@ -39,6 +39,38 @@ bool cuts_a_fraction(const Graph& graph, const Node& node) {
     return false;
 }
 
+/// A mean of a window that begins in the padding at the end, which only sizes rule out.
+bool may_count_beyond_padding(const Graph& graph, const Node& node) {
+    if (!node.is("AveragePool") || node.int_or("ceil_mode", 0) == 0 || node.int_or("count_include_pad", 0) == 0)
+        return false;
+    const auto kernel = node.ints_or("kernel_shape", {}), pads = node.ints_or("pads", {});
+    const auto strides = node.ints_or("strides", std::vector<std::int64_t>(kernel.size(), 1));
+    const auto shape = graph.info_or_name(node.input(0)).shape();
+    if (pads.size() != 2 * kernel.size() || strides.size() != kernel.size()) return false; // none, or refused elsewhere
+    for (std::size_t i = 0; i < kernel.size(); ++i) {
+        const bool is_open = !shape || shape->size() != kernel.size() + 2 || (*shape)[i + 2] < 0;
+        if (is_open && pads[kernel.size() + i] > 0 && strides[i] + pads[kernel.size() + i] > kernel[i]) return true;
+    }
+    return false;
+}
+
+/// A strided window that lies in the padding at the end, or does not: see windows.hpp for those whose sizes are known.
+bool may_read_padding_alone(const Graph& graph, const Node& node) {
+    if (!node.is("Conv") || node.string_or("auto_pad", "NOTSET") != "NOTSET") return false;
+    const auto weights = graph.info_or_name(node.input(1)).shape(), shape = graph.info_or_name(node.input(0)).shape();
+    const auto pads = node.ints_or("pads", {});
+    if (!weights || weights->size() < 3 || pads.size() != 2 * (weights->size() - 2)) return false;
+    const std::size_t axes = pads.size() / 2;
+    const auto strides = node.ints_or("strides", std::vector<std::int64_t>(axes, 1));
+    const auto dilations = node.ints_or("dilations", std::vector<std::int64_t>(axes, 1));
+    if (strides.size() != axes || dilations.size() != axes) return false; // refused elsewhere
+    for (std::size_t i = 0; i < axes; ++i) {
+        const bool is_open = !shape || shape->size() != axes + 2 || (*shape)[i + 2] < 0;
+        if (is_open && strides[i] > 1 && pads[axes + i] > ((*weights)[i + 2] - 1) * dilations[i]) return true;
+    }
+    return false;
+}
+
 /// OpenVINO 2026.4; "Resize with antialias" for one that does that.
 struct KnownWrong {
     std::string_view operation;
@@ -125,9 +157,25 @@ const KnownWrong* found_in(std::span<const KnownWrong> list, const Graph& graph,
     return found == list.end() ? nullptr : &*found;
 }
 
+Error refusal(std::string_view operation, const Node& node, const char* cure) {
+    return {ErrorCode::unsupported, "OpenVINO computes " + std::string(operation) + " otherwise than ONNX defines it",
+            "node " + node.label(), cure};
+}
+
 } // namespace
 
 bool is_wrong_resize(const Graph& graph, const Node& node) { return found_in(wrong_resizes(), graph, node) != nullptr; }
+
+Result<void> refuse_open_windows(const Graph& graph) {
+    constexpr const char* cure = "give the inputs fixed sizes (--shape), or build for another device";
+    for (const auto& node : graph.nodes) {
+        if (may_count_beyond_padding(graph, *node))
+            return refusal("AveragePool that counts its padding and rounds open sizes up", *node, cure);
+        if (may_read_padding_alone(graph, *node))
+            return refusal("a strided Conv whose padding is as wide as its window, of open sizes", *node, cure);
+    }
+    return {};
+}
 
 Result<void> refuse_known_wrong(const Graph& graph) {
     for (const auto& node : graph.nodes) {
@@ -139,9 +187,7 @@ Result<void> refuse_known_wrong(const Graph& graph) {
         const KnownWrong* known = found_in(wrong_resizes(), graph, *node);
         if (known == nullptr) known = found_in(known_wrong(), graph, *node);
         if (known == nullptr) continue;
-        return Error{ErrorCode::unsupported,
-                     "OpenVINO computes " + std::string(known->operation) + " otherwise than ONNX defines it",
-                     "node " + node->label(), "export the model without it, or build for another device"};
+        return refusal(known->operation, *node, "export the model without it, or build for another device");
     }
     return {};
 }

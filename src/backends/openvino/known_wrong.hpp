@@ -14,4 +14,8 @@ Result<void> refuse_known_wrong(const Graph& graph);
 /// corners by a scale that leaves a fraction.
 bool is_wrong_resize(const Graph& graph, const Node& node);
 
+/// Refuses windows that may lie in the padding behind the input alone, where only sizes tell: those of an AveragePool
+/// that counts its padding and rounds its sizes up, and of a strided Conv. Sizes must be inferred before.
+Result<void> refuse_open_windows(const Graph& graph);
+
 } // namespace lathe::openvino

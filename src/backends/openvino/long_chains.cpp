@@ -16,6 +16,8 @@
 #include <openvino/op/util/binary_elementwise_arithmetic.hpp>
 #include <openvino/op/util/unary_elementwise_arithmetic.hpp>
 
+#include "backends/openvino/turns.hpp"
+
 namespace lathe::openvino {
 
 namespace {
@@ -192,6 +194,7 @@ void copy_shared_constants(ov::Model& model) {
 
 ov::CompiledModel compile_on_cpu(const std::shared_ptr<ov::Model>& model, ov::AnyMap properties) {
     join_linear_runs(*model);
+    keep_turns_apart(*model);
     if (has_long_elementwise_run(*model)) properties["SNIPPETS_MODE"] = "DISABLE";
     return core().compile_model(model, "CPU", properties);
 }

@@ -12,6 +12,8 @@
 #include <utility>
 
 #include "backends/openvino/quantised_semantics.hpp"
+#include "backends/openvino/reductions.hpp"
+#include "backends/openvino/windows.hpp"
 #include "graph/subgraphs.hpp"
 #include "passes/rewrite.hpp"
 #include "passes/written_reductions.hpp"
@@ -50,173 +52,6 @@ Nodes coerced_softmax(Graph& graph, const Node& node) {
             made("Reshape", {shares, shape}, stem)};
 }
 
-/// -0: a zero that OpenVINO does not take for a pool's own padding, since it looks at the bits.
-std::optional<Tensor> negative_zero(DataType type) {
-    const std::size_t bytes = byte_size(type, 1);
-    if (!is_floating(type) || bytes < 2) return std::nullopt;
-    std::vector<std::byte> bits(bytes);
-    bits.back() = std::byte{0x80}; // little-endian, the sign first
-    return Tensor("", type, {}, bits);
-}
-
-/// As many strides and dilations as the kernel has sizes, all of them and the padding numbers that can be reckoned
-/// with.
-bool are_windows(const std::vector<std::int64_t>& kernel, const std::vector<std::int64_t>& strides,
-                 const std::vector<std::int64_t>& dilations, const std::vector<std::int64_t>& pads) {
-    constexpr std::int64_t most = std::int64_t{1} << 30;
-    const auto fits = [&](std::int64_t least) {
-        return [=](std::int64_t number) { return number >= least && number <= most; };
-    };
-    return strides.size() == kernel.size() && dilations.size() == kernel.size() && pads.size() == 2 * kernel.size() &&
-           std::ranges::all_of(kernel, fits(1)) && std::ranges::all_of(strides, fits(1)) &&
-           std::ranges::all_of(dilations, fits(1)) && std::ranges::all_of(pads, fits(0));
-}
-
-/// Whether the last window may begin behind the input, in its padding, where ONNX leaves it out: that depends on the
-/// padding being the pool's own.
-bool may_end_in_padding(const Graph& graph, const Node& node, const std::vector<std::int64_t>& pads) {
-    const auto kernel = node.ints_or("kernel_shape", {});
-    const auto strides = node.ints_or("strides", std::vector<std::int64_t>(kernel.size(), 1));
-    const auto dilations = node.ints_or("dilations", std::vector<std::int64_t>(kernel.size(), 1));
-    const auto info = graph.info(node.input(0));
-    const auto shape = info ? info->shape() : std::nullopt;
-    if (!are_windows(kernel, strides, dilations, pads)) return false; // refused by who reads it
-    for (std::size_t i = 0; i < kernel.size(); ++i) {
-        const std::int64_t covers = (kernel[i] - 1) * dilations[i] + 1, end = pads[i + kernel.size()];
-        if (strides[i] + end <= covers) continue; // never
-        if (!shape || shape->size() != kernel.size() + 2 || (*shape)[i + 2] < 0) return true;
-        const std::int64_t from = (*shape)[i + 2] + pads[i];
-        const std::int64_t last = (from + end - covers + strides[i] - 1) / strides[i] * strides[i];
-        if (last >= from) return true;
-    }
-    return false;
-}
-
-//  AveragePool of a whole image of few channels   ==>   GlobalAveragePool
-// Of bytes, put into another scale behind it, OpenVINO's kernel for AVX2 gives the largest instead of the mean where
-// there are fewer than 16 channels and one pixel is left.
-Nodes average_of_all(const Graph& graph, const Node& node) {
-    constexpr std::int64_t least_channels = 16;
-    const auto dims = graph.info_or_name(node.input(0)).shape();
-    const auto kernel = node.ints_or("kernel_shape", {}), pads = node.ints_or("pads", {});
-    const std::string padding = node.string_or("auto_pad", "NOTSET");
-    if (!dims || dims->size() != kernel.size() + 2 || (*dims)[1] < 1 || (*dims)[1] >= least_channels ||
-        (padding != "NOTSET" && padding != "VALID") ||
-        std::ranges::any_of(pads, [](std::int64_t n) { return n != 0; }) ||
-        std::ranges::any_of(node.ints_or("dilations", {}), [](std::int64_t n) { return n != 1; }) ||
-        !std::equal(kernel.begin(), kernel.end(), dims->begin() + 2))
-        return {};
-    return {made("GlobalAveragePool", {node.input(0)}, node.output(0))};
-}
-
-//  x ──▶ AveragePool(pads, ceil_mode, count_include_pad) ──▶ y
-//    ==>   x ──▶ Pad ──▶ AveragePool(ceil_mode) ──▶ y
-// The divisor is then the number of elements of the padded input under the window, as ONNX and PyTorch have it.
-Nodes padded_average(Graph& graph, const Node& node, std::int64_t opset) {
-    const auto pads = node.ints_or("pads", {});
-    const bool padded = std::ranges::any_of(pads, [](std::int64_t n) { return n > 0; });
-    const auto zero = negative_zero(type_of(graph, node.input(0)));
-    if (may_end_in_padding(graph, node, pads)) return {};
-    if (node.int_or("ceil_mode", 0) == 0 || node.int_or("count_include_pad", 0) == 0 || !padded || !zero || opset < 11)
-        return {};
-    const std::size_t spatial = pads.size() / 2;
-    std::vector<std::int64_t> all(2 * (spatial + 2), 0);
-    std::copy_n(pads.begin(), spatial, all.begin() + 2);
-    std::copy_n(pads.begin() + static_cast<std::ptrdiff_t>(spatial), spatial,
-                all.begin() + static_cast<std::ptrdiff_t>(spatial) + 4);
-    const std::string& stem = node.output(0);
-    const std::string wide = graph.unique_name(stem + "_padded");
-    const auto count = static_cast<std::int64_t>(all.size());
-    const std::string sizes = add_constant(graph, stem + "_pads", Tensor::of_int64s("", {count}, all));
-    Node pool = node;
-    pool.inputs[0] = wide;
-    pool.erase_attribute("pads");
-    pool.erase_attribute("count_include_pad");
-    return {made("Pad", {node.input(0), sizes, add_constant(graph, stem + "_zero", *zero)}, wide), std::move(pool)};
-}
-
-//  MaxPool(pads, ceil_mode)   ==>   MaxPool(other pads at the end), with as many windows as ONNX has
-// OpenVINO also has those that begin behind the input, and gives the least number for them. More padding is harmless:
-// it is no element.
-Nodes windows_that_begin_inside(const Graph& graph, const Node& node) {
-    const auto kernel = node.ints_or("kernel_shape", {});
-    const std::string way = node.string_or("auto_pad", "NOTSET");
-    auto pads = std::vector<std::int64_t>(2 * kernel.size(), 0);
-    if (way == "NOTSET") pads = node.ints_or("pads", pads);
-    const auto info = graph.info(node.input(0));
-    const auto shape = info ? info->shape() : std::nullopt;
-    const bool closed = shape && std::ranges::none_of(*shape, [](std::int64_t size) { return size < 0; });
-    if (node.int_or("ceil_mode", 0) == 0 || (way != "NOTSET" && way != "VALID") || !closed ||
-        shape->size() != kernel.size() + 2 || pads.size() != 2 * kernel.size() ||
-        !may_end_in_padding(graph, node, pads))
-        return {};
-    const auto strides = node.ints_or("strides", std::vector<std::int64_t>(kernel.size(), 1));
-    const auto dilations = node.ints_or("dilations", std::vector<std::int64_t>(kernel.size(), 1));
-    for (std::size_t i = 0; i < kernel.size(); ++i) {
-        const std::int64_t covers = (kernel[i] - 1) * dilations[i] + 1, from = (*shape)[i + 2] + pads[i];
-        std::int64_t last = (from + pads[i + kernel.size()] - covers + strides[i] - 1) / strides[i];
-        if (last * strides[i] >= from) --last;
-        pads[i + kernel.size()] = std::max<std::int64_t>(0, last * strides[i] + covers - from);
-    }
-    Node pool = node;
-    pool.erase_attribute("ceil_mode");
-    pool.erase_attribute("auto_pad");
-    pool.set("pads", pads);
-    return {std::move(pool)};
-}
-
-//  ConvTranspose(auto_pad = SAME_...)   ==>   ConvTranspose(pads, output_padding)
-// ONNX's output is the input's size times the stride; where the kernel is smaller than the stride, OpenVINO's is less.
-Nodes enlarged_by_stride(const Graph& graph, const Node& node) {
-    const std::string way = node.string_or("auto_pad", "NOTSET");
-    const auto info = graph.info(node.input(1));
-    const auto weights = info ? info->shape() : std::nullopt;
-    auto kernel = node.ints_or("kernel_shape", {});
-    if (kernel.empty() && weights && weights->size() > 2) kernel.assign(weights->begin() + 2, weights->end());
-    if (!way.starts_with("SAME_") || kernel.empty() || node.attribute("output_shape") != nullptr ||
-        node.attribute("output_padding") != nullptr)
-        return {};
-    const std::size_t count = kernel.size();
-    const auto strides = node.ints_or("strides", std::vector<std::int64_t>(count, 1));
-    const auto dilations = node.ints_or("dilations", std::vector<std::int64_t>(count, 1));
-    std::vector<std::int64_t> pads(2 * count), more(count);
-    if (!are_windows(kernel, strides, dilations, pads)) return {};
-    bool smaller = false;
-    for (std::size_t i = 0; i < count; ++i) {
-        const std::int64_t beyond = (kernel[i] - 1) * dilations[i] + 1 - strides[i];
-        smaller = smaller || beyond < 0;
-        more[i] = std::max<std::int64_t>(0, -beyond);
-        const std::int64_t all = std::max<std::int64_t>(0, beyond), less = all / 2;
-        pads[i] = way == "SAME_UPPER" ? less : all - less;
-        pads[count + i] = all - pads[i];
-    }
-    if (!smaller) return {};
-    Node changed = node;
-    changed.erase_attribute("auto_pad");
-    changed.set("pads", pads);
-    changed.set("output_padding", more);
-    return {std::move(changed)};
-}
-
-/// Whether what a Pad from opset 11 on fills with is the constant 0.
-bool fills_with_zero(const Graph& graph, const Node& pad) {
-    if (pad.string_or("mode", "constant") != "constant") return false;
-    if (pad.input(2).empty()) return true;
-    const Tensor* value = graph.constant(pad.input(2));
-    return value != nullptr && std::ranges::all_of(value->bytes(), [](std::byte b) { return b == std::byte{0}; });
-}
-
-/// A Pad with 0 that a MaxPool reads keeps its zeros.
-Nodes kept_zeros(Graph& graph, const Node& node, std::int64_t opset) {
-    if (opset < 11 || !fills_with_zero(graph, node)) return {};
-    const auto zero = negative_zero(type_of(graph, node.input(0)));
-    if (!zero) return {};
-    Node pad = node;
-    pad.inputs.resize(std::max<std::size_t>(pad.inputs.size(), 3));
-    pad.inputs[2] = add_constant(graph, node.output(0) + "_zero", *zero);
-    return {std::move(pad)};
-}
-
 //  a, b (int8) ──▶ Add ──▶ y
 //    ==>   a, b ──▶ Cast(int32) ──▶ Add ──▶ Mod(256) into the type's range ──▶ Cast(int8) ──▶ y
 Nodes wrapped_bytes(Graph& graph, const Node& node) {
@@ -251,7 +86,7 @@ bool is_looked_at(const Graph& graph, const std::string& name, int casts = 3) {
     if (std::ranges::find(graph.outputs, name, &ValueInfo::name) != graph.outputs.end()) return true;
     return std::ranges::any_of(graph.nodes, [&](const auto& reader) {
         if (std::ranges::find(reader->inputs, name) == reader->inputs.end()) return false;
-        if (reader->is("Cast") || reader->is("Identity"))
+        if (reader->is("Cast") || reader->is("Identity") || reader->is("Squeeze"))
             return casts > 0 && is_looked_at(graph, reader->output(0), casts - 1);
         return reader->is("Equal") || reader->is("IsInf") || reader->is("Greater") || reader->is("GreaterOrEqual") ||
                reader->is("Less") || reader->is("LessOrEqual");
@@ -320,9 +155,46 @@ Nodes dropped_beyond_threshold(Graph& graph, const Node& node) {
     return nodes;
 }
 
-bool feeds_max_pool(const Graph& graph, const Node& pad) {
-    return std::ranges::any_of(
-        graph.nodes, [&](const auto& reader) { return reader->is("MaxPool") && reader->input(0) == pad.output(0); });
+//  LRN(alpha, bias b)   ==>   LRN(alpha / b, bias 1) ──▶ · b^-beta
+// OpenVINO's kernel takes the bias for a whole number.
+Nodes response_of_bias_one(Graph& graph, const Node& node) {
+    const float bias = node.float_or("bias", 1), alpha = node.float_or("alpha", 1e-4F);
+    const float outer = std::pow(bias, -node.float_or("beta", 0.75F));
+    const DataType type = type_of(graph, node.input(0));
+    if (!is_floating(type) || bias == std::floor(bias) || bias <= 0 || !std::isfinite(outer) ||
+        !std::isfinite(alpha / bias))
+        return {};
+    const std::string& stem = node.output(0);
+    Node normalised = node;
+    normalised.outputs = {graph.unique_name(stem + "_of_bias_one")};
+    normalised.set("alpha", alpha / bias);
+    normalised.set("bias", 1.0F);
+    const std::string factor = add_scalar(graph, stem + "_factor", type, outer);
+    const std::string product = normalised.output(0);
+    return {std::move(normalised), made("Mul", {product, factor}, stem)};
+}
+
+//  x ──▶ PRelu(slope) ──▶ y   ==>   max(x, 0) + slope · min(x, 0)
+// Behind a product OpenVINO lets the product compute it, for which it wants a slope a column.
+Nodes slope_of_a_product(Graph& graph, const Node& node, std::int64_t opset) {
+    const auto made_by = [&](const std::string& name) -> const Node* {
+        const auto found = std::ranges::find_if(
+            graph.nodes, [&](const auto& other) { return std::ranges::count(other->outputs, name) > 0; });
+        return found == graph.nodes.end() ? nullptr : found->get();
+    };
+    const Node* source = made_by(node.input(0));
+    if (source != nullptr && source->is("Add"))
+        source = made_by(graph.constant(source->input(0)) != nullptr ? source->input(1) : source->input(0));
+    const auto slope = graph.info_or_name(node.input(1)).shape();
+    const DataType type = type_of(graph, node.input(0));
+    if (source == nullptr || !source->is("MatMul") || opset < 8 || !slope || !is_floating(type)) return {};
+    if (element_count(*slope) == 1 || element_count(*slope) == (slope->empty() ? 1 : slope->back())) return {};
+    const std::string& stem = node.output(0);
+    const std::string zero = add_scalar(graph, stem + "_zero", type, 0);
+    const auto value = [&](const char* what) { return graph.unique_name(stem + what); };
+    const std::string above = value("_above"), below = value("_below"), sloped = value("_sloped");
+    return {made("Max", {node.input(0), zero}, above), made("Min", {node.input(0), zero}, below),
+            made("Mul", {below, node.input(1)}, sloped), made("Add", {above, sloped}, stem)};
 }
 
 //  If {then: no elements}   ==>   If {then: some elements ──▶ Slice of none}
@@ -459,6 +331,30 @@ Nodes counted_from_the_front(const Graph& graph, const Node& node) {
     return nodes;
 }
 
+//  x ──▶ Slice(from 0) ──▶ GatherElements   ==>   x ──▶ Slice(from -size) ──▶ GatherElements
+// What begins at 0 OpenVINO leaves out, since the indices lie within it, and then finds other sizes than the
+// indices'.
+Nodes slice_of_gathered(Graph& graph, const Node& node, std::int64_t opset) {
+    const auto reads = [&](const auto& other) {
+        return other->is("GatherElements") && other->input(0) == node.output(0);
+    };
+    if (!node.is("Slice") || opset < 10 || std::ranges::none_of(graph.nodes, reads)) return {};
+    const auto sizes = graph.info_or_name(node.input(0)).shape();
+    const auto from = constant_integers(graph, node, "starts", 1), axes = constant_integers(graph, node, "axes", 3);
+    if (!sizes || !from || !axes || axes->size() != from->size()) return {};
+    std::vector<std::int64_t> counted = *from;
+    const auto rank = static_cast<std::int64_t>(sizes->size());
+    for (std::size_t i = 0; i < counted.size(); ++i) {
+        const std::int64_t axis = (*axes)[i] < 0 ? (*axes)[i] + rank : (*axes)[i];
+        if (axis < 0 || axis >= rank || (*sizes)[static_cast<std::size_t>(axis)] < 0) return {};
+        if (counted[i] == 0) counted[i] = -(*sizes)[static_cast<std::size_t>(axis)];
+    }
+    Node slice = node;
+    const auto count = static_cast<std::int64_t>(counted.size());
+    slice.inputs[1] = add_constant(graph, node.output(0) + "_from", Tensor::of_int64s("", {count}, counted));
+    return {std::move(slice)};
+}
+
 Nodes instead_of(Graph& graph, const Node& node, std::int64_t opset, const QuantisedSemantics& quantised,
                  const HardGates& gates) {
     if (Nodes nodes = gates.instead_of(graph, node, opset); !nodes.empty()) return nodes;
@@ -466,15 +362,11 @@ Nodes instead_of(Graph& graph, const Node& node, std::int64_t opset, const Quant
     if (node.is("ReduceMax") || node.is("ReduceMin")) return infinite_extreme(graph, node);
     if (node.is("NonMaxSuppression")) return dropped_beyond_threshold(graph, node);
     if (node.is("Softmax") && opset < 13) return coerced_softmax(graph, node);
-    if (node.is("ConvTranspose")) return enlarged_by_stride(graph, node);
-    if (node.is("MaxPool")) return windows_that_begin_inside(graph, node);
     if (node.is("Resize")) return counted_from_the_front(graph, node);
+    if (node.is("LRN")) return response_of_bias_one(graph, node);
+    if (node.is("Slice")) return slice_of_gathered(graph, node, opset);
+    if (node.is("PRelu")) return slope_of_a_product(graph, node, opset);
     if (Nodes nodes = compared_wide(graph, node); !nodes.empty()) return nodes;
-    if (node.is("AveragePool")) {
-        if (Nodes nodes = average_of_all(graph, node); !nodes.empty()) return nodes;
-        return padded_average(graph, node, opset);
-    }
-    if (node.is("Pad") && feeds_max_pool(graph, node)) return kept_zeros(graph, node, opset);
     if ((node.is("Add") || node.is("Sub") || node.is("Mul")) && opset >= 10) return wrapped_bytes(graph, node);
     // From opset 13 on to 17 OpenVINO (2026.4) does not read the axes of these three, and reduces over all.
     if ((node.is("ReduceL1") || node.is("ReduceLogSum") || node.is("ReduceLogSumExp")) && opset >= 13 && opset < 18 &&
@@ -492,6 +384,11 @@ void write_onnx_semantics(Graph& graph, std::int64_t opset) {
             write_onnx_semantics(body, opset);
         });
     }
+    replace_each(graph, [&](const Node& node) { return reductions_as_onnx(graph, node, opset); });
+    // A convolution may need several of its forms.
+    constexpr int forms = 3;
+    for (int i = 0; i < forms; ++i)
+        if (!replace_each(graph, [&](const Node& node) { return windows_as_onnx(graph, node, opset); })) break;
     const QuantisedSemantics quantised(graph);
     const HardGates gates(graph);
     replace_each(graph, [&](const Node& node) { return instead_of(graph, node, opset, quantised, gates); });

@@ -7,10 +7,21 @@ namespace lathe::openvino {
 /// Rewrites, in place, what OpenVINO 2026.4 computes otherwise than ONNX defines it, so that it computes the same:
 ///   Softmax before opset 13 over several axes       it normalises over the one axis alone
 ///   AveragePool with ceil_mode, count_include_pad and pads   it counts elements beyond the padding
+///   MaxPool, AveragePool with ceil_mode             it has windows that begin behind the input, in the padding
+///   LRN with a bias that is no whole number         it rounds the bias down
+///   Conv with windows that lie in the padding alone it reads beyond its memory, or forgets the padding
+///   Conv 1 x 1 with strides behind a Split          it is refused where what is between works number by number
+///   Conv of one channel, one window along a strided axis   it reads other elements
+///   Conv with pads behind a Mul by place            with a factor for each place of its window, it scales the weights
+///   PRelu behind a product, one slope a channel     it wants a slope a column
 ///   AveragePool of a whole image of few channels    of bytes it gives the largest, with AVX2
 ///   Pad with 0 before MaxPool                       it fuses them, and pads with minus infinity
 ///   Add, Sub, Mul of int8 and uint8                 it saturates where ONNX wraps around
 ///   ReduceMax, ReduceMin that are compared or put out   of infinities alone they give the last finite number
+///   Reduce... that drops its axes                   a Transpose or Reshape behind, of axes of one element, is lost
+///   Reduce..., Global...Pool of lines               what is added by channel behind it is another channel's
+///   Reduce... behind an Unsqueeze                   the new axis is at another place
+///   Slice before GatherElements                     it is left out where it begins at 0
 ///   Concat of quantised int8, or of several zero points   an int8 convolution behind it gives something else
 ///   QuantizeLinear to int8 in one scale behind a Concat   the same; all that only DequantizeLinear reads becomes uint8
 ///   If with a branch that is an empty constant      it gives an element

@@ -169,15 +169,19 @@ Result<Finished> finish_epilogue(Lowering& lowering, const EpilogueRequest& requ
 
     const double factor = static_cast<double>(request.factor) * inside;
     const auto channels = static_cast<std::size_t>(request.channels);
-    const std::string padded = "|" + std::to_string(request.padded);
     const auto& parts = request.parts;
+    // One number may stand for all channels: how many there are is part of what a vector is known by.
+    std::string sizes;
+    for (const auto& part : parts)
+        if (part.channels != request.padded) sizes += "|" + std::to_string(part.channels);
+    sizes += "|" + std::to_string(request.padded);
     const bool scaled =
         std::any_of(parts.begin(), parts.end(), [](const auto& part) { return part.scales.has_value(); });
     if (scaled || factor != 1) {
         std::string key = "scale";
         for (const auto& part : parts)
             key += "|" + (part.scales ? part.scales->key() : std::string("1"));
-        key += "|" + bits_of(static_cast<float>(factor)) + padded;
+        key += "|" + bits_of(static_cast<float>(factor)) + sizes;
         LATHE_TRY(e.scale, lowering.store_vector(key, request.padded, [&]() -> Result<std::vector<float>> {
             std::vector<float> values;
             for (const auto& part : parts) {
@@ -206,7 +210,7 @@ Result<Finished> finish_epilogue(Lowering& lowering, const EpilogueRequest& requ
         key += "|" + bits_of(request.bias_factor);
         for (const Constant& term : tail.bias_terms)
             key += "+" + term.key();
-        key += "|" + bits_of(static_cast<float>(inside)) + padded;
+        key += "|" + bits_of(static_cast<float>(inside)) + sizes;
         if (request.zero_point != 0) {
             key += "|x" + std::to_string(request.zero_point) + "*" + bits_of(static_cast<float>(factor));
             for (const auto& part : parts)

@@ -195,6 +195,11 @@ Result<void> OpInterpreter::operator()(const Resize& d) {
             const auto o = static_cast<double>(i);
             double at = (o + 0.5) / scale - 0.5;
             if (d.coordinates == "asymmetric") at = o / scale;
+            if (d.mode == ResizeMode::nearest) {
+                // Between two elements it is the rounding of floats that decides, as in kernels (and elsewhere).
+                const auto f = static_cast<float>(i), by = static_cast<float>(scale);
+                at = static_cast<double>(d.coordinates == "asymmetric" ? f / by : (f + 0.5F) / by - 0.5F);
+            }
             if (d.coordinates == "align_corners") {
                 at = to == 1 ? 0 : o * static_cast<double>(from - 1) / static_cast<double>(to - 1);
             }

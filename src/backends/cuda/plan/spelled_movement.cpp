@@ -137,11 +137,15 @@ bool pixels_of_image(const Site& site, const IndexMap& map) {
     const Shape lines{dims[0], dims[1], element_count(dims) / (dims[0] * dims[1])};
     const Shape read = dims_of(graph, root.input(0));
     if (read.size() >= 3 && read[0] == dims[0] && read[1] == dims[1]) {
-        // Its own form, also with the places in several axes.
+        // Its own form, also with the places in several axes, wherever those of one place stand.
         std::vector<std::int64_t> order(read.size());
         std::iota(order.begin() + 1, order.end(), 2);
         order.back() = 1;
-        if (root.ints_or("perm", {}) == order) return false;
+        std::vector<std::int64_t> given = root.ints_or("perm", {});
+        const auto is_one = [&](std::int64_t axis) { return read[static_cast<std::size_t>(axis)] == 1; };
+        std::erase_if(order, is_one);
+        std::erase_if(given, is_one);
+        if (given == order) return false;
     }
     const std::string turned = transposed_before(site, reshaped(site, map.source, lines), {0, 2, 1});
     become(root, reshape_node(graph, turned, map.dims), root);

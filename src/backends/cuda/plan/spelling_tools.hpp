@@ -16,6 +16,8 @@ std::optional<float> scalar_of(const Graph& graph, const std::string& value);
 
 /// Layer normalisation over several axes, by factors that are computed, or with its statistics as results.
 Rule norm_spelling(std::int64_t opset);
+/// GroupNorm and InstanceNorm.
+std::vector<Rule> group_norm_spellings();
 /// One filter for all channels.
 std::vector<Rule> plane_spellings();
 /// Attention over values of more than four dimensions.

@@ -37,12 +37,12 @@ input %0:fp32[2,3,32,32]
 %3:fp16[2,16,4,4]nhwc16 = conv.fp16(%2) kernel=3,3 stride=2,2 pads=1,1,1,1 weight="w_b|krsc|fp16|c16":fp16[16,3,3,16] bias="bias|+b_b|3f800000|3f800000|16":fp32[16] relu
 %4:fp16[2,32,4,4]nhwc32 = conv.fp16(%3) kernel=1,1 stride=1,1 pads=0,0,0,0 weight="w_c|krsc|fp16|c16":fp16[32,1,1,16] bias="bias|+b_c|3f800000|3f800000|32":fp32[32]
 %5:fp16[2,32,4,4]nhwc32 = conv.fp16(%1, %4) kernel=1,1 stride=2,2 pads=0,0,0,0 weight="w_d|krsc|fp16|c16":fp16[32,1,1,16] bias="bias|+b_d|3f800000|3f800000|32":fp32[32] residual=%4 relu
-%6:fp16[2,24,4,4]nhwc24 = conv.fp16(%5) kernel=3,3 stride=1,1 pads=1,1,1,1 weight="w_e|krsc|fp16|c32":fp16[24,3,3,32] bias="bias|+b_e|3f800000|3f800000|32":fp32[32] relu
+%6:fp16[2,24,4,4]nhwc24 = conv.fp16(%5) kernel=3,3 stride=1,1 pads=1,1,1,1 weight="w_e|krsc|fp16|c32":fp16[24,3,3,32] bias="bias|+b_e|3f800000|3f800000|24|32":fp32[32] relu
 %7:fp16[2,32,4,4]nhwc32 = conv.fp16(%6, %5) kernel=1,1 stride=1,1 pads=0,0,0,0 weight="w_f|krsc|fp16|c24":fp16[32,1,1,24] bias="bias|+b_f|3f800000|3f800000|32":fp32[32] residual=%5 relu
 %8:fp16[2,32,1,1]nhwc32 = global_pool.fp16(%7) average
 %9:fp16[2,32,1,1] = alias %8
 %10:fp16[2,32] = alias %9
-%11:fp32[2,10] = gemm.fp16(%10) m=2 n=10 k=32 weight="w_fc|nk|fp16":fp16[10,32] bias="bias|+b_fc|3f800000|3f800000|16":fp32[16]
+%11:fp32[2,10] = gemm.fp16(%10) m=2 n=10 k=32 weight="w_fc|nk|fp16":fp16[10,32] bias="bias|+b_fc|3f800000|3f800000|10|16":fp32[16]
 output %11
 )";
 constexpr const char* quantised_plan = R"(
@@ -55,34 +55,34 @@ input %0:fp32[2,3,32,32]
 %6:int8[2,32,1,1]nhwc32*0.03125 = global_pool.int8(%5) average
 %7:int8[2,32,1,1]*0.03125 = alias %6
 %8:int8[2,32]*0.03125 = alias %7
-%9:fp32[2,10] = gemm.int8(%8) m=2 n=10 k=32 weight="q_fc|nk|int8":int8[10,32] scale="scale|s_fc|3d000000|16":fp32[16] bias="bias|+b_fc|3f800000|3f800000|16":fp32[16]
+%9:fp32[2,10] = gemm.int8(%8) m=2 n=10 k=32 weight="q_fc|nk|int8":int8[10,32] scale="scale|s_fc|3d000000|10|16":fp32[16] bias="bias|+b_fc|3f800000|3f800000|10|16":fp32[16]
 output %9
 )";
 constexpr const char* depthwise_plan = R"(
 input %0:fp32[1,3,24,24]
-%1:fp16[1,20,12,12]nhwc24 = conv.fp16(%0) kernel=3,3 stride=2,2 pads=0,0,1,1 weight="w_stem|krsc|fp16|c4":fp16[20,3,3,4] reads_nchw bias="bias|+b_stem|3f800000|3f800000|32":fp32[32] clip(0,6)
-%2:fp16[1,20,12,12]nhwc24 = depthwise.fp16(%1) kernel=3,3 stride=1,1 pads=1,1,1,1 weight="w_a|rsc|fp16|c24":fp16[3,3,24] bias="bias|+b_a|3f800000|3f800000|32":fp32[32] clip(0,6)
-%3:fp16[1,12,12,12]nhwc16 = conv.fp16(%2) kernel=1,1 stride=1,1 pads=0,0,0,0 weight="w_b|krsc|fp16|c24":fp16[12,1,1,24] bias="bias|+b_b|3f800000|3f800000|16":fp32[16]
-%4:fp16[1,36,12,12]nhwc40 = conv.fp16(%3) kernel=1,1 stride=1,1 pads=0,0,0,0 weight="w_c|krsc|fp16|c16":fp16[36,1,1,16] bias="bias|+b_c|3f800000|3f800000|48":fp32[48] silu
-%5:fp16[1,36,12,12]nhwc40 = depthwise.fp16(%4) kernel=5,5 stride=1,1 pads=2,2,2,2 weight="w_d|rsc|fp16|c40":fp16[5,5,40] bias="bias|+b_d|3f800000|3f800000|48":fp32[48] hard_swish
-%6:fp16[1,12,12,12]nhwc16 = conv.fp16(%5, %3) kernel=1,1 stride=1,1 pads=0,0,0,0 weight="w_e|krsc|fp16|c40":fp16[12,1,1,40] bias="bias|+b_e|3f800000|3f800000|16":fp32[16] residual=%3
+%1:fp16[1,20,12,12]nhwc24 = conv.fp16(%0) kernel=3,3 stride=2,2 pads=0,0,1,1 weight="w_stem|krsc|fp16|c4":fp16[20,3,3,4] reads_nchw bias="bias|+b_stem|3f800000|3f800000|20|32":fp32[32] clip(0,6)
+%2:fp16[1,20,12,12]nhwc24 = depthwise.fp16(%1) kernel=3,3 stride=1,1 pads=1,1,1,1 weight="w_a|rsc|fp16|c24":fp16[3,3,24] bias="bias|+b_a|3f800000|3f800000|20|32":fp32[32] clip(0,6)
+%3:fp16[1,12,12,12]nhwc16 = conv.fp16(%2) kernel=1,1 stride=1,1 pads=0,0,0,0 weight="w_b|krsc|fp16|c24":fp16[12,1,1,24] bias="bias|+b_b|3f800000|3f800000|12|16":fp32[16]
+%4:fp16[1,36,12,12]nhwc40 = conv.fp16(%3) kernel=1,1 stride=1,1 pads=0,0,0,0 weight="w_c|krsc|fp16|c16":fp16[36,1,1,16] bias="bias|+b_c|3f800000|3f800000|36|48":fp32[48] silu
+%5:fp16[1,36,12,12]nhwc40 = depthwise.fp16(%4) kernel=5,5 stride=1,1 pads=2,2,2,2 weight="w_d|rsc|fp16|c40":fp16[5,5,40] bias="bias|+b_d|3f800000|3f800000|36|48":fp32[48] hard_swish
+%6:fp16[1,12,12,12]nhwc16 = conv.fp16(%5, %3) kernel=1,1 stride=1,1 pads=0,0,0,0 weight="w_e|krsc|fp16|c40":fp16[12,1,1,40] bias="bias|+b_e|3f800000|3f800000|12|16":fp32[16] residual=%3
 %7:fp16[1,12,6,6]nhwc16 = pool.fp16(%6) kernel=3,3 stride=2,2 pads=1,1,1,1 average
 %8:fp16[1,12,1,1]nhwc16 = global_pool.fp16(%7) average
 %9:fp16[1,12,1,1] = reformat.fp16(%8)
 %10:fp16[1,12] = alias %9
-%11:fp32[1,7] = gemm.fp16(%10) m=1 n=7 k=12 weight="w_fc|nk|t|fp16":fp16[7,12] bias="bias|+b_fc|3f800000|3f800000|16":fp32[16]
+%11:fp32[1,7] = gemm.fp16(%10) m=1 n=7 k=12 weight="w_fc|nk|t|fp16":fp16[7,12] bias="bias|+b_fc|3f800000|3f800000|7|16":fp32[16]
 output %11
 )";
 constexpr const char* gated_plan = R"(
 input %0:fp32[1,8,10,10]
 %1:fp16[1,8,10,10]nhwc8 = reformat.fp32(%0)
-%2:fp16[1,24,10,10]nhwc24 = conv.fp16(%1) kernel=1,1 stride=1,1 pads=0,0,0,0 weight="w_a|krsc|fp16|c8":fp16[24,1,1,8] bias="bias|+b_a|3f800000|3f800000|32":fp32[32] silu
-%3:fp16[1,24,10,10]nhwc24 = depthwise.fp16(%2) kernel=3,3 stride=1,1 pads=1,1,1,1 weight="w_b|rsc|fp16|c24":fp16[3,3,24] bias="bias|+b_b|3f800000|3f800000|32":fp32[32] silu
+%2:fp16[1,24,10,10]nhwc24 = conv.fp16(%1) kernel=1,1 stride=1,1 pads=0,0,0,0 weight="w_a|krsc|fp16|c8":fp16[24,1,1,8] bias="bias|+b_a|3f800000|3f800000|24|32":fp32[32] silu
+%3:fp16[1,24,10,10]nhwc24 = depthwise.fp16(%2) kernel=3,3 stride=1,1 pads=1,1,1,1 weight="w_b|rsc|fp16|c24":fp16[3,3,24] bias="bias|+b_b|3f800000|3f800000|24|32":fp32[32] silu
 %4:fp16[1,24,1,1]nhwc24 = global_pool.fp16(%3) average
-%5:fp16[1,6,1,1]nhwc8 = conv.fp16(%4) kernel=1,1 stride=1,1 pads=0,0,0,0 weight="w_c|krsc|fp16|c24":fp16[6,1,1,24] bias="bias|+b_c|3f800000|3f800000|16":fp32[16] silu
-%6:fp16[1,24,1,1]nhwc24 = conv.fp16(%5) kernel=1,1 stride=1,1 pads=0,0,0,0 weight="w_d|krsc|fp16|c8":fp16[24,1,1,8] bias="bias|+b_d|3f800000|3f800000|32":fp32[32] sigmoid
+%5:fp16[1,6,1,1]nhwc8 = conv.fp16(%4) kernel=1,1 stride=1,1 pads=0,0,0,0 weight="w_c|krsc|fp16|c24":fp16[6,1,1,24] bias="bias|+b_c|3f800000|3f800000|6|16":fp32[16] silu
+%6:fp16[1,24,1,1]nhwc24 = conv.fp16(%5) kernel=1,1 stride=1,1 pads=0,0,0,0 weight="w_d|krsc|fp16|c8":fp16[24,1,1,8] bias="bias|+b_d|3f800000|3f800000|24|32":fp32[32] sigmoid
 %7:fp16[1,24,10,10]nhwc24 = pointwise.fp32(%3, %6) {r0=input#0; r1=input#1; r2=mul r0 r1} -> r2
-%8:fp16[1,8,10,10]nhwc8 = conv.fp16(%7, %1) kernel=1,1 stride=1,1 pads=0,0,0,0 weight="w_e|krsc|fp16|c24":fp16[8,1,1,24] bias="bias|+b_e|3f800000|3f800000|16":fp32[16] residual=%1
+%8:fp16[1,8,10,10]nhwc8 = conv.fp16(%7, %1) kernel=1,1 stride=1,1 pads=0,0,0,0 weight="w_e|krsc|fp16|c24":fp16[8,1,1,24] bias="bias|+b_e|3f800000|3f800000|8|16":fp32[16] residual=%1
 %9:fp32[1,8,10,10] = reformat.fp32(%8)
 output %9
 )";
@@ -95,7 +95,7 @@ constant %3:int32[8] = "0..8|indices":int32[8]
 %4:fp16[2,8,32] = gather.fp16(%0, %2, %3) axis=0 table="w_words|table|fp16":fp16[16,32] table="w_type|table|fp16":fp16[1,32] table="positions|table|fp16":fp16[8,32]
 %5:fp16[2,8,32] = layer_norm.fp32(%4) rows=16 columns=32 epsilon=1e-12 gamma="w_gamma|vector|32":fp32[32] beta="b_beta|vector|32":fp32[32]
 %7:fp16[2,1,1,8] = pointwise.fp32(%6) {r0=input#0; r1=cast r0; r2=constant 1; r3=sub r2 r1; r4=constant -30000; r5=mul r3 r4} -> r5
-%8:fp16[2,8,3,4,8] = gemm.fp16(%5) m=16 n=96 k=32 weight="w_q+w_k+w_v|nk|t|fp16":fp16[96,32] bias="bias|+b_q|+b_k|+b_v|3f800000|3f800000|96":fp32[96]
+%8:fp16[2,8,3,4,8] = gemm.fp16(%5) m=16 n=96 k=32 weight="w_q+w_k+w_v|nk|t|fp16":fp16[96,32] bias="bias|+b_q|+b_k|+b_v|3f800000|3f800000|32|32|32|96":fp32[96]
 %9:fp16[2,8,4,8] = attention.fp16(%8, %7) batch=2 heads=4 q=8 kv=8 depth=8 scale=0.35355338 packed masked
 %10:fp16[2,8,32] = alias %9
 %11:fp16[2,8,32] = gemm.fp16(%10, %5) m=16 n=32 k=32 weight="w_o|nk|t|fp16":fp16[32,32] bias="bias||3f800000+b_o|3f800000|32":fp32[32] residual=%5

@@ -2,7 +2,8 @@
 // for the inputs' shapes is printed between lines "plan FOLDER" and "end". Outputs are written beside as float32
 // without a header: half_0.f32, ... of that plan in the CPU interpreter (weights in BF16, values not rounded),
 // plan_0.f32, ... of the plan in FP32, cpu_0.f32, ... of the CPU engine, whose layers' types are the lines of
-// cpu_layers.txt, each with the ONNX nodes that it stands for. No GPU is needed.
+// cpu_layers.txt, each with the ONNX nodes that it stands for. With the option --simplified first also
+// simplified_0.f32, ... of the CPU engine on the model simplified for those sizes. No GPU is needed.
 
 #include <fstream>
 #include <iostream>
@@ -10,6 +11,7 @@
 #include "backends/cuda/plan/networks.hpp"
 #include "conformance/recorded.hpp"
 #include "onnx/onnx.hpp"
+#include "passes/simplify.hpp"
 
 namespace lathe::test {
 namespace {
@@ -20,7 +22,7 @@ void write(const std::filesystem::path& path, const HostTensor& tensor) {
     if (!file) throw std::runtime_error("cannot write " + path.string());
 }
 
-void run(const std::filesystem::path& folder) {
+void run(const std::filesystem::path& folder, bool simplified) {
     const Model model = must(load_onnx((folder / "model.onnx").string()));
     std::vector<HostTensor> inputs;
     std::vector<Shape> shapes;
@@ -53,6 +55,27 @@ void run(const std::filesystem::path& folder) {
     for (std::size_t i = 0; i < cpu_outputs.size(); ++i) {
         write(folder / ("cpu_" + std::to_string(i) + ".f32"), cpu_outputs[i]);
     }
+    if (!simplified) return;
+    Model simple = model; // of the sizes that it is run with: others may be none of the network's
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
+        simple.graph.inputs[i].dims.emplace();
+        for (const std::int64_t size : shapes[i])
+            simple.graph.inputs[i].dims->push_back(Dimension::of(size));
+    }
+    const Runner on_cpu = [](const Model& of, std::span<const TensorSet> sets) -> Result<std::vector<TensorSet>> {
+        std::vector<TensorSet> outputs;
+        for (TensorSet set : sets)
+            outputs.push_back(run_on_cpu(of, set));
+        return outputs;
+    };
+    SimplifyOptions options;
+    options.samples = 1;
+    const ShapeInference infer = [](Model& of) { return infer_shapes(of, {.discard_existing = true}); };
+    if (const auto report = simplify(simple, options, on_cpu, infer); !report)
+        throw std::runtime_error(report.error().describe());
+    const auto outputs = run_on_cpu(simple, inputs);
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+        write(folder / ("simplified_" + std::to_string(i) + ".f32"), outputs[i]);
 }
 
 } // namespace
@@ -60,9 +83,10 @@ void run(const std::filesystem::path& folder) {
 
 int main(int argc, char** argv) {
     int failures = 0;
-    for (int i = 1; i < argc; ++i) {
+    const bool simplified = argc > 1 && std::string_view(argv[1]) == "--simplified";
+    for (int i = simplified ? 2 : 1; i < argc; ++i) {
         try {
-            lathe::test::run(argv[i]);
+            lathe::test::run(argv[i], simplified);
         } catch (const std::exception& error) {
             std::cout << "failed " << argv[i] << '\n' << error.what() << "\nend\n";
             ++failures;

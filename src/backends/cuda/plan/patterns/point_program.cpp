@@ -44,7 +44,7 @@ constexpr std::array other_ops{"Clip",   "LeakyRelu", "HardSigmoid", "HardSwish"
                                "Xor",    "Sign",      "Tan",         "Sinh",
                                "Cosh",   "Asinh",     "Acosh",       "Atanh",
                                "Asin",   "Acos",      "Selu",        "BatchNormalization",
-                               "Shrink"};
+                               "Shrink", "Softsign",  "Celu",        "ThresholdedRelu"};
 
 At write_cast(Lowering& lowering, PointProgram& p, const Node& node) {
     const auto to = static_cast<DataType>(node.int_or("to", 1));
@@ -201,6 +201,11 @@ At write_activation(Lowering& lowering, PointProgram& p, const Node& node) {
         const At inner = scaled ? p.emit(PointOp::erf, {*scaled}) : At{};
         return twice(PointOp::mul, x, affine(p, inner, 0.5F, 0.5F));
     }
+    if (type == "Softsign") return twice(PointOp::div, x, affine(p, p.emit(PointOp::abs, {*x}), 1, 1));
+    if (type == "ThresholdedRelu") {
+        const At above = twice(PointOp::greater, x, p.constant(node.float_or("alpha", 1))), nothing = p.constant(0);
+        return above && nothing ? p.emit(PointOp::select, {*above, *x, *nothing}) : At{};
+    }
     if (type == "Shrink") {
         const float edge = node.float_or("lambd", 0.5F), bias = node.float_or("bias", 0);
         const At high = twice(PointOp::add, x, p.constant(-bias)), low = twice(PointOp::add, x, p.constant(bias));
@@ -211,12 +216,13 @@ At write_activation(Lowering& lowering, PointProgram& p, const Node& node) {
         return above && high && rest ? p.emit(PointOp::select, {*above, *high, *rest}) : At{};
     }
     const At zero = p.constant(0);
-    if (type == "Elu" || type == "Selu") {
-        const At low = twice(PointOp::min, x, zero);
-        const float alpha = node.float_or("alpha", type == "Elu" ? 1.0F : 1.67326319F);
-        const At curve = affine(p, low ? p.emit(PointOp::exp, {*low}) : At{}, alpha, -alpha);
-        const At sum = twice(PointOp::add, twice(PointOp::max, x, zero), curve);
-        return type == "Elu" ? sum : affine(p, sum, node.float_or("gamma", 1.05070102F), 0);
+    if (type == "Elu" || type == "Celu" || type == "Selu") {
+        const float alpha = node.float_or("alpha", type == "Selu" ? 1.67326319F : 1.0F);
+        const At low = twice(PointOp::min, x, zero), high = twice(PointOp::max, x, zero);
+        const At of = type == "Celu" ? affine(p, low, 1 / alpha, 0) : low;
+        const At curve = affine(p, of ? p.emit(PointOp::exp, {*of}) : At{}, alpha, -alpha);
+        const At sum = twice(PointOp::add, high, curve);
+        return type == "Selu" ? affine(p, sum, node.float_or("gamma", 1.05070102F), 0) : sum;
     }
     if (type == "Softplus") { // max(x, 0) + log(1 + exp(-|x|))
         const At size = p.emit(PointOp::abs, {*x});

@@ -1,0 +1,178 @@
+#include "backends/openvino/reductions.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "passes/rewrite.hpp"
+
+namespace lathe::openvino {
+
+namespace {
+
+using Axes = std::vector<std::int64_t>;
+
+std::string integers(Graph& graph, const std::string& name, const Axes& values) {
+    const auto count = static_cast<std::int64_t>(values.size());
+    return add_constant(graph, name, Tensor::of_int64s("", {count}, values));
+}
+
+/// Axes are an attribute before opset `since`.
+void set_axes(Graph& graph, Node& node, const Axes& axes, std::int64_t opset, std::int64_t since) {
+    if (opset < since) {
+        node.set("axes", axes);
+        return;
+    }
+    node.erase_attribute("axes");
+    node.inputs.resize(1);
+    node.inputs.push_back(integers(graph, node.output(0) + "_axes", axes));
+}
+
+Node reduction_over(Graph& graph, const Node& node, const Axes& axes, std::int64_t opset) {
+    constexpr std::int64_t sums = 13, others = 18;
+    Node changed = node;
+    set_axes(graph, changed, axes, opset, node.is("ReduceSum") ? sums : others);
+    return changed;
+}
+
+/// Whether numbers of a constant, more than one, are added to a value or multiply it.
+bool meets_factors(const Graph& graph, const std::string& value) {
+    static constexpr std::array<std::string_view, 7> elementwise{"Add", "Sub", "Mul", "Div", "Max", "Min", "PRelu"};
+    return std::ranges::any_of(graph.nodes, [&](const auto& node) {
+        if (std::ranges::find(node->inputs, value) == node->inputs.end()) return false;
+        if (node->is("BatchNormalization")) return true;
+        if (std::ranges::none_of(elementwise, [&](std::string_view type) { return node->is(type); })) return false;
+        return std::ranges::any_of(node->inputs, [&](const std::string& input) {
+            const Tensor* constant = graph.constant(input);
+            return constant != nullptr && constant->count() > 1;
+        });
+    });
+}
+
+//  x [N, C, L] ──▶ Reduce ──▶ y   ==>   x ──▶ Reshape [N, C, L, 1] ──▶ Reduce ──▶ Reshape ──▶ y
+// What is computed behind a reduction of three axes, with a number a channel, OpenVINO computes with other channels'.
+// Over the first axis alone it looks through a Reshape that only adds an axis: the line is flat then.
+Nodes reduction_of_image(Graph& graph, const Node& node, std::optional<Axes> axes, std::int64_t opset) {
+    const std::string& y = node.output(0);
+    if (!meets_factors(graph, y)) return {};
+    const bool over_line = !axes || std::ranges::find(*axes, 2) != axes->end();
+    Axes sizes{0, 0, -1, 1}, back{0, 0, -1};
+    if (!over_line) {
+        const auto dims = graph.info_or_name(node.input(0)).shape();
+        if (*axes != Axes{0} || !dims || (*dims)[1] < 0 || (*dims)[2] < 0) return {};
+        sizes = {0, -1};
+        back = {1, (*dims)[1], (*dims)[2]};
+    } else if (axes) {
+        axes->push_back(3);
+    }
+    const std::string wide = graph.unique_name(y + "_wide"), reduced = graph.unique_name(y + "_reduced");
+    Node reduction = node;
+    reduction.outputs = {reduced};
+    if (axes) reduction = reduction_over(graph, reduction, *axes, opset);
+    reduction.inputs[0] = wide;
+    return {made("Reshape", {node.input(0), integers(graph, y + "_sizes", sizes)}, wide), std::move(reduction),
+            made("Reshape", {reduced, integers(graph, y + "_back", back)}, y)};
+}
+
+//  x ──▶ Reduce(keepdims = 0) ──▶ y   ==>   x ──▶ Reduce(keepdims = 1) ──▶ Squeeze ──▶ y
+// A Reshape or Transpose behind that only moves axes of one element (which is no copy) OpenVINO drops, and the value
+// has the sizes from before.
+Nodes kept_and_squeezed(Graph& graph, const Node& node, const Axes& axes, std::int64_t opset) {
+    Node reduction = node;
+    reduction.outputs = {graph.unique_name(node.output(0) + "_kept")};
+    reduction.set("keepdims", std::int64_t{1});
+    reduction = reduction_over(graph, reduction, axes, opset);
+    Node squeeze = made("Squeeze", {reduction.output(0)}, node.output(0));
+    set_axes(graph, squeeze, axes, opset, 13);
+    return {std::move(reduction), std::move(squeeze)};
+}
+
+/// The axes that an Unsqueeze, or a Reshape that does the same, adds; nothing for another node.
+std::optional<Axes> added_axes(const Graph& graph, const Node& node) {
+    const auto from = graph.info_or_name(node.input(0)).dims, to = graph.info_or_name(node.output(0)).dims;
+    if (!from || !to || to->size() <= from->size()) return std::nullopt;
+    if (node.is("Unsqueeze")) {
+        auto axes = constant_integers(graph, node, "axes", 1);
+        if (!axes || axes->size() != to->size() - from->size()) return std::nullopt;
+        for (std::int64_t& axis : *axes)
+            if (axis < 0) axis += static_cast<std::int64_t>(to->size());
+        std::ranges::sort(*axes);
+        return axes;
+    }
+    if (!node.is("Reshape")) return std::nullopt;
+    Axes axes;
+    std::size_t i = 0;
+    for (std::size_t j = 0; j < to->size(); ++j) {
+        if (!(*to)[j].size) return std::nullopt;
+        if (i < from->size() && (*from)[i].size == (*to)[j].size) {
+            ++i;
+        } else if (*(*to)[j].size == 1) {
+            axes.push_back(static_cast<std::int64_t>(j));
+        } else {
+            return std::nullopt;
+        }
+    }
+    if (i != from->size()) return std::nullopt;
+    return axes;
+}
+
+//  x ──▶ Unsqueeze ──▶ Reduce ──▶ y   ==>   x ──▶ Reduce ──▶ Unsqueeze ──▶ y
+// OpenVINO does the same, and adds the axis at another place.
+Nodes reduced_before_new_axes(Graph& graph, const Node& node, const Axes& axes, std::int64_t opset) {
+    const auto found = std::ranges::find_if(graph.nodes, [&](const auto& other) {
+        return std::ranges::find(other->outputs, node.input(0)) != other->outputs.end();
+    });
+    if (found == graph.nodes.end()) return {};
+    const Node& wider = **found;
+    const auto added = added_axes(graph, wider);
+    if (!added || added->empty()) return {};
+    Axes inner;
+    for (const std::int64_t axis : axes) {
+        if (std::ranges::find(*added, axis) != added->end()) return {};
+        inner.push_back(axis - std::ranges::count_if(*added, [&](std::int64_t other) { return other < axis; }));
+    }
+    const bool keeps = node.int_or("keepdims", 1) != 0;
+    const std::string& y = node.output(0);
+    Node reduction = node;
+    reduction.outputs = {graph.unique_name(y + "_reduced")};
+    reduction.set("keepdims", std::int64_t{1});
+    reduction = reduction_over(graph, reduction, inner, opset);
+    reduction.inputs[0] = wider.input(0);
+    const std::string whole = keeps ? y : graph.unique_name(y + "_kept");
+    Node unsqueeze = made("Unsqueeze", {reduction.output(0)}, whole);
+    set_axes(graph, unsqueeze, *added, opset, 13);
+    Nodes nodes{std::move(reduction), std::move(unsqueeze)};
+    if (!keeps) {
+        nodes.push_back(made("Squeeze", {whole}, y));
+        set_axes(graph, nodes.back(), axes, opset, 13);
+    }
+    return nodes;
+}
+
+} // namespace
+
+Nodes reductions_as_onnx(Graph& graph, const Node& node, std::int64_t opset) {
+    if (!node.domain.empty() || node.outputs.size() != 1) return {};
+    const auto dims = graph.info_or_name(node.input(0)).dims;
+    const bool is_line = dims && dims->size() == 3;
+    if (node.is("GlobalAveragePool") || node.is("GlobalMaxPool"))
+        return is_line ? reduction_of_image(graph, node, std::nullopt, opset) : Nodes{};
+    if (!node.op_type.starts_with("Reduce")) return {};
+    auto axes = constant_integers(graph, node, "axes", 1);
+    if (!axes || axes->empty()) return {};
+    if (dims) {
+        for (std::int64_t& axis : *axes)
+            if (axis < 0) axis += static_cast<std::int64_t>(dims->size());
+        std::ranges::sort(*axes);
+        if (Nodes nodes = reduced_before_new_axes(graph, node, *axes, opset); !nodes.empty()) return nodes;
+    }
+    if (node.int_or("keepdims", 1) == 0) return kept_and_squeezed(graph, node, *axes, opset);
+    return is_line ? reduction_of_image(graph, node, axes, opset) : Nodes{};
+}
+
+} // namespace lathe::openvino

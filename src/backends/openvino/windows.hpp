@@ -1,0 +1,11 @@
+#pragma once
+
+#include "backends/openvino/quantised_semantics.hpp"
+
+namespace lathe::openvino {
+
+/// What stands in the place of a convolution or a pool that OpenVINO 2026.4 computes otherwise than ONNX defines it
+/// (see onnx_semantics.hpp); nothing where it computes the same.
+Nodes windows_as_onnx(Graph& graph, const Node& node, std::int64_t opset);
+
+} // namespace lathe::openvino

@@ -1,0 +1,85 @@
+"""What ONNX Runtime computes, without its rewriting, and how far from it the outputs of run_plan are."""
+
+import pathlib
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+onnxruntime.set_default_logger_severity(4)
+KINDS = ("plan", "cpu", "simplified")
+CLOSE = 1e-3  # of an output's largest number
+
+
+def evaluate(model, feeds):
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return session.run(None, feeds)
+
+
+def difference(found, wanted):
+    """Relative to the largest number that is wanted; infinite where the sizes differ or numbers are none."""
+    if found.size != wanted.size:
+        return np.inf
+    if not found.size:
+        return 0.0
+    found, wanted = found.ravel().astype(np.float64), wanted.ravel().astype(np.float64)
+    worst = np.abs(found - wanted).max() / max(1e-2, np.abs(wanted).max())
+    return float(worst) if np.isfinite(worst) else np.inf
+
+
+def is_stable(model, feeds, wanted):
+    """Whether inputs that differ in their last bits give the same: else roundings decide, and any answer is right."""
+    random = np.random.default_rng(0)
+    near = {name: (value * (1 + 1e-6 * random.standard_normal(value.shape))).astype(value.dtype) if value.dtype == np.float32
+            else value for name, value in feeds.items()}
+    return all(difference(a, b) < 2e-4 for a, b in zip(evaluate(model, near), wanted))
+
+
+def write(folder, model, feeds):
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    onnx.save(model, folder / "model.onnx")
+    for i, value in enumerate(model.graph.input):
+        tensor = numpy_helper.from_array(np.asarray(feeds[value.name]), value.name)
+        (folder / f"input_{i}.pb").write_bytes(tensor.SerializeToString())
+
+
+def run(program, folders):
+    """What run_plan says of each folder that failed (by name). A crash is looked for one by one."""
+    told = {}
+    done = subprocess.run([program, "--simplified", *map(str, folders)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                          text=True, errors="replace")
+    for name, text in re.findall(r"^failed (.*?)\n(.*?)\nend$", done.stdout, re.S | re.M):
+        told[pathlib.Path(name)] = " ".join(text.split())
+    if done.returncode not in (0, 1):
+        if len(folders) == 1:
+            return {folders[0]: f"ended by signal {-done.returncode}"}
+        for folder in folders:
+            told.update(run(program, [folder]))
+    return told
+
+
+def complaints(folder, wanted, told):
+    """What is wrong with the outputs in a folder: one line a kind."""
+    found = [f"error: {told}"] if told else []
+    for kind in KINDS:
+        files = [folder / f"{kind}_{i}.f32" for i in range(len(wanted))]
+        worst = [difference(np.fromfile(file, np.float32), value) for file, value in zip(files, wanted) if file.exists()]
+        if worst and max(worst) > CLOSE:
+            found.append(f"{kind} differs: " + ", ".join(f"{each:.1e}" for each in worst))
+    return found
+
+
+DECLARED = {np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.int64): TensorProto.INT64,
+            np.dtype(np.int32): TensorProto.INT32, np.dtype(np.bool_): TensorProto.BOOL}
+
+
+def value_info(name, array):
+    return helper.make_tensor_value_info(name, DECLARED[array.dtype], array.shape)
