@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include <onnx/version_converter/convert.h>
 
@@ -135,6 +136,22 @@ void restore(const Model& from, Model& to) {
     }
 }
 
+/// What the converter adds beside a node has that node's name, too; ONNX Runtime refuses two nodes of one name.
+void tell_names_apart(const Graph& from, Graph& to) {
+    std::unordered_set<std::string> taken, own;
+    for (const auto& node : from.nodes) {
+        taken.insert(node->name);
+        if (!node->output(0).empty()) own.insert(node->output(0));
+    }
+    for (const auto& node : to.nodes) {
+        if (node->name.empty() || own.contains(node->output(0))) continue; // its name was restored
+        std::string name = node->name;
+        for (int i = 1; !taken.insert(name).second; ++i)
+            name = node->name + "/" + node->op_type + (i == 1 ? "" : std::to_string(i));
+        node->name = name;
+    }
+}
+
 Result<void> same_interface(const Graph& before, const Graph& after) {
     const auto names = [](const std::vector<ValueInfo>& values) {
         std::vector<std::string> list;
@@ -190,6 +207,7 @@ Result<void> convert_opset(Model& model, std::int64_t target) {
     proto::Importer importer{&left_out, 64};
     LATHE_TRY(Model converted, importer.model(output));
     restore(model, converted);
+    tell_names_apart(model.graph, converted.graph);
     LATHE_CHECK(same_interface(model.graph, converted.graph));
     LATHE_CHECK(verify(converted));
     auto verdict = check_onnx(converted, {true});

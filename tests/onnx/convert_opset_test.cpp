@@ -1,3 +1,6 @@
+#include <set>
+#include <string>
+
 #include "onnx/models.hpp"
 
 namespace lathe {
@@ -42,6 +45,21 @@ TEST(ConvertOpset, UpgradesAndKeepsWhatTheConverterDrops) {
     EXPECT_TRUE(found);
     EXPECT_EQ(model.graph.inputs[0].dims->front().symbol, "N");
     EXPECT_TRUE(check_onnx(model, {true}));
+}
+
+// A Softmax of opset 11 over an axis that is not the last becomes four nodes; ONNX Runtime takes no two of one name.
+TEST(ConvertOpset, NamesOfNodesStayApart) {
+    Model model = test::model_from(
+        R"(<ir_version: 8, opset_import: ["" : 11]> agraph (float[2, 3, 4] x) => (float[2, 3, 4] y) {
+        y = Softmax <axis = 1> (x) })");
+    model.graph.nodes[0]->name = "shares";
+    const auto result = convert_opset(model, 13);
+    ASSERT_TRUE(result) << result.error().describe();
+    EXPECT_GT(model.graph.nodes.size(), 1U);
+    std::set<std::string> names;
+    for (const auto& node : model.graph.nodes)
+        EXPECT_TRUE(node->name.empty() || names.insert(node->name).second) << node->name;
+    EXPECT_TRUE(names.contains("shares"));
 }
 
 TEST(ConvertOpset, SameVersionChangesNothing) {

@@ -147,6 +147,13 @@ Nodes joined_bytes(Graph& graph, const Node& node, const QuantisedBy& quantised)
     return nodes;
 }
 
+/// Whether it joins along another axis than the last.
+bool joins_rows(const Graph& graph, const Node& concat) {
+    const auto dims = graph.info_or_name(concat.output(0)).dims;
+    const std::int64_t axis = concat.int_or("axis", 0);
+    return axis < -1 || (axis >= 0 && dims && axis + 1 < static_cast<std::int64_t>(dims->size()));
+}
+
 RequantisedConcats scaled_concats(const Graph& graph, const Uses& uses) {
     RequantisedConcats found;
     const auto only_reader = [&](const Node& node) -> const Node* {
@@ -171,9 +178,15 @@ RequantisedConcats scaled_concats(const Graph& graph, const Uses& uses) {
             return reader->is("BatchNormalization") || reader->is("Add") || reader->is("Sub") || reader->is("Mul") ||
                    reader->is("Div");
         });
-        if (!scaled) continue;
-        found.concats.emplace(node->output(0), behind);
-        found.dequantised.emplace(dequantise->output(0), node->output(0));
+        if (scaled) {
+            found.concats.emplace(node->output(0), behind);
+            found.dequantised.emplace(dequantise->output(0), node->output(0));
+        } else if (behind.relu == nullptr && joins_rows(graph, *node) &&
+                   std::ranges::any_of(uses.consumers(dequantise->output(0)),
+                                       [](const Node* reader) { return reader->is("MatMul"); })) {
+            found.bytes.emplace(node->output(0), next);
+            found.quantised.emplace(next->output(0), node->output(0));
+        }
     }
     return found;
 }
@@ -198,6 +211,23 @@ Nodes quantised_before(Graph& graph, const Node& concat, const Requantised& behi
         input = give("DequantizeLinear", {value, scale, from});
     }
     nodes.push_back(std::move(joined));
+    return nodes;
+}
+
+//  x ──▶ Concat ──▶ Q   ==>   x ──▶ Q ──▶ Concat, of bytes
+// OpenVINO moves the pair itself, and then has a zero point for each joined row, which a MatMul behind cannot take.
+Nodes quantised_rows(Graph& graph, const Node& concat, const Node& quantise) {
+    Nodes nodes;
+    Node joined = concat;
+    const std::uint8_t zero = unsigned_zero(*graph.constant(quantise.input(2)));
+    const std::string from = add_unsigned_zero(graph, concat.output(0), zero, {});
+    for (std::string& input : joined.inputs) {
+        const std::string bytes = graph.unique_name(input + "_bytes");
+        nodes.push_back(made("QuantizeLinear", {input, quantise.input(1), from}, bytes));
+        input = bytes;
+    }
+    nodes.push_back(std::move(joined));
+    graph.value_infos.erase(concat.output(0)); // which are bytes now
     return nodes;
 }
 
@@ -247,6 +277,14 @@ QuantisedSemantics::QuantisedSemantics(const Graph& graph)
     if (quantised_.empty()) return;
     const Uses uses(graph);
     scaled_ = scaled_concats(graph, uses);
+    // Bytes that stay int8 are joined by their own rules.
+    std::erase_if(scaled_.bytes, [&](const auto& found) {
+        const Node& quantise = *found.second;
+        const bool fits =
+            bytes_in_one_scale(graph, quantise) == DataType::uint8 || as_unsigned_.contains(quantise.output(0));
+        if (!fits) scaled_.quantised.erase(quantise.output(0));
+        return !fits;
+    });
     moved_ = moved_parts(graph, uses, quantised_, as_unsigned_);
 }
 
@@ -254,6 +292,10 @@ Nodes QuantisedSemantics::instead_of(Graph& graph, const Node& node) const {
     if (quantised_.empty()) return {};
     if (const auto found = scaled_.concats.find(node.output(0)); found != scaled_.concats.end())
         return quantised_before(graph, node, found->second);
+    if (const auto found = scaled_.bytes.find(node.output(0)); found != scaled_.bytes.end())
+        return quantised_rows(graph, node, *found->second);
+    if (const auto found = scaled_.quantised.find(node.output(0)); found != scaled_.quantised.end())
+        return {made("Identity", {found->second}, node.output(0))};
     if (const auto found = scaled_.dequantised.find(node.output(0)); found != scaled_.dequantised.end())
         return {made("Identity", {found->second}, node.output(0))};
     if (const auto found = moved_.find(node.output(0)); found != moved_.end())

@@ -25,10 +25,13 @@ public:
     struct Requantised {
         const Node *relu = nullptr, *quantise = nullptr;
     };
-    /// By the names of what the Concat and the DequantizeLinear give; the latter's is the Concat's.
+    /// By the names of what the Concat and the DequantizeLinear give; the latter's is the Concat's. And where a MatMul
+    /// reads it that joins rows, the QuantizeLinear by the Concat's name, and the Concat by what that gives.
     struct RequantisedConcats {
         std::unordered_map<std::string_view, Requantised> concats;
         std::unordered_map<std::string_view, std::string> dequantised;
+        std::unordered_map<std::string_view, const Node*> bytes;
+        std::unordered_map<std::string_view, std::string> quantised;
     };
 
     /// Of a DepthToSpace, by the name of what it gives: what dequantises each part of the Concat that it reads, in one

@@ -10,6 +10,7 @@
 #include "backends/cuda/plan/few_filters.hpp"
 #include "backends/cuda/plan/fourier.hpp"
 #include "backends/cuda/plan/lower.hpp"
+#include "backends/cuda/plan/mean_variance.hpp"
 #include "backends/cuda/plan/pool_indices.hpp"
 #include "backends/cuda/plan/powers.hpp"
 #include "backends/cuda/plan/recurrent.hpp"
@@ -239,6 +240,7 @@ Result<Model> specialise(const Prepared& prepared, const std::vector<Shape>& sha
     if (write_out_pool_indices(model.graph)) LATHE_CHECK(settle(model));
     if (write_out_col2im(model.graph)) LATHE_CHECK(settle(model));
     if (write_out_response_normalization(model.graph)) LATHE_CHECK(settle(model));
+    if (write_out_mean_variance(model.graph, model.opset())) LATHE_CHECK(settle(model));
     if (write_out_determinants(model.graph, model.opset())) LATHE_CHECK(settle(model));
     if (write_out_deform_conv(model.graph, model.opset())) LATHE_CHECK(settle(model));
     if (write_out_computed_filters(model.graph, inputs)) LATHE_CHECK(settle(model));

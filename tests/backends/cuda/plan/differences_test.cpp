@@ -187,6 +187,15 @@ std::vector<Difference> differences() {
          "%s = Slice(%x, %from, %to, %axis)\n%y = GatherElements(%s, %at) {axis = 2}\noutput %y: float32[3, 1, 2]\n",
          {},
          {{"x", {3, 7, 6}}}},
+        // A zero point a row it refused.
+        {"joined_rows_in_int8",
+         "opset 13\ninput %x: float32[2, 5, 4, 7]\ninput %z: float32[2, 7, 4, 7]\n"
+         "const %s: float32[] = {0.02}\nconst %zero: int8[] = {0}\nconst %ws: float32[] = {0.01}\n"
+         "const %w: int8[7, 3] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21}\n"
+         "%j = Concat(%x, %z) {axis = 1}\n%q = QuantizeLinear(%j, %s, %zero)\n%d = DequantizeLinear(%q, %s, %zero)\n"
+         "%f = DequantizeLinear(%w, %ws, %zero)\n%y = MatMul(%d, %f)\noutput %y: float32[2, 12, 4, 3]\n",
+         {},
+         {{"x", {2, 5, 4, 7}}, {"z", {2, 7, 4, 7}}}},
         // The CUDA engine's own: vectors of one number for all channels, of other channels' count, were one vector.
         {"products_of_other_widths_with_one_factor",
          "opset 13\ninput %x: float32[5, 4]\ninput %a: float32[4, 3]\ninput %b: float32[3, 8]\n"
