@@ -6,16 +6,33 @@
 
 namespace lathe {
 
+namespace {
+
+/// Of what a node that only moves elements makes of the value: converting to another opset puts such nodes behind
+/// values that it names anew.
+const TensorRange* range_of_moved(const Graph& graph, const RangesFile& ranges, const std::string& name) {
+    for (const auto& node : graph.nodes) {
+        const bool keeps_all = node->is("Reshape") || node->is("Transpose") || node->is("Flatten") ||
+                               node->is("Squeeze") || node->is("Unsqueeze") || node->is("Identity");
+        if (!keeps_all || node->input(0) != name) continue;
+        if (const TensorRange* tensor = ranges.find(node->output(0))) return tensor;
+    }
+    return nullptr;
+}
+
+} // namespace
+
 const TensorRange* range_behind(const Graph& graph, const RangesFile& ranges, std::string name) {
+    const std::string own = name;
     for (std::size_t steps = 0; steps <= graph.nodes.size(); ++steps) {
         if (const TensorRange* tensor = ranges.find(name)) return tensor;
         const auto producer = std::ranges::find_if(graph.nodes, [&](const auto& node) {
             return std::ranges::find(node->outputs, name) != node->outputs.end();
         });
-        if (producer == graph.nodes.end() || !is_pass_through(graph, **producer)) return nullptr;
+        if (producer == graph.nodes.end() || !is_pass_through(graph, **producer)) break;
         name = (*producer)->input(0);
     }
-    return nullptr;
+    return range_of_moved(graph, ranges, own);
 }
 
 NumberFormat format_of(const ScaleGroup& group, const QuantizationPlan& plan) {

@@ -9,7 +9,8 @@
 namespace lathe {
 
 /// The calibrated tensor that a value's numbers come from: itself or, where only operations lie between with which
-/// quantisation commutes (pooling of maxima, reshaping), what they read. nullptr if none was calibrated.
+/// quantisation commutes (pooling of maxima, reshaping), what they read; else what such an operation makes of it.
+/// nullptr if none was calibrated.
 const TensorRange* range_behind(const Graph& graph, const RangesFile& ranges, std::string name);
 
 /// The format of a group's activations in its plan: from zero up, the grid is that of uint8.

@@ -164,7 +164,7 @@ class Network:
             return self.clip(x, -0.8, 1.1) if kind == "Clip" else self.clip(x, 0, 6)
         if kind == "PRelu":
             slope = [shape[1]] + [1] * (len(shape) - 2) if len(shape) > 1 else [1]
-            return self.node("PRelu", [x, self.floats(self.pick([slope, [1]]), 0.5, 0.05)])
+            return self.node("PRelu", [x, self.floats(self.pick([slope, [1]]) if shape else [], 0.5, 0.05)])
         if kind == "none":
             return x
         attributes = {"LeakyRelu": {"alpha": 0.1}, "Gelu": {"approximate": self.pick(["none", "tanh"])},

@@ -168,6 +168,20 @@ TEST(QuantizeModel, LiftsTheOpset) {
     EXPECT_GE(outcome->model.opset(), 13);
 }
 
+// What converting puts between a Softmax and its reader has no range of its own.
+TEST(QuantizeModel, LiftsASoftmaxOverAnotherAxis) {
+    Model model = graph("input %x: float32[2, 3, 4]\n"
+                        "const %w: float32[4, 2] = {0.5, -1.0, 0.25, 1.0, 0.5, -1.0, 0.25, 1.0}\n"
+                        "%s = Softmax(%x) {axis = 1}\n"
+                        "%y = MatMul(%s, %w)\n"
+                        "output %y: float32[2, 3, 2]\n");
+    model.opsets[""] = 11;
+    model.ir_version = 6;
+    const auto outcome = quantize_model(model, ranges_of(model, "s", {1.0F}), {});
+    ASSERT_TRUE(outcome) << outcome.error().describe();
+    EXPECT_EQ(outcome->plan.quantized_nodes, 1U);
+}
+
 TEST(QuantizeModel, ReducedRange) {
     const Model model = graph(text);
     QuantizeOptions options;

@@ -177,14 +177,9 @@ Nodes response_of_bias_one(Graph& graph, const Node& node) {
 //  x ──▶ PRelu(slope) ──▶ y   ==>   max(x, 0) + slope · min(x, 0)
 // Behind a product OpenVINO lets the product compute it, for which it wants a slope a column.
 Nodes slope_of_a_product(Graph& graph, const Node& node, std::int64_t opset) {
-    const auto made_by = [&](const std::string& name) -> const Node* {
-        const auto found = std::ranges::find_if(
-            graph.nodes, [&](const auto& other) { return std::ranges::count(other->outputs, name) > 0; });
-        return found == graph.nodes.end() ? nullptr : found->get();
-    };
-    const Node* source = made_by(node.input(0));
+    const Node* source = producer(graph, node.input(0));
     if (source != nullptr && source->is("Add"))
-        source = made_by(graph.constant(source->input(0)) != nullptr ? source->input(1) : source->input(0));
+        source = producer(graph, graph.constant(source->input(0)) != nullptr ? source->input(1) : source->input(0));
     const auto slope = graph.info_or_name(node.input(1)).shape();
     const DataType type = type_of(graph, node.input(0));
     if (source == nullptr || !source->is("MatMul") || opset < 8 || !slope || !is_floating(type)) return {};

@@ -23,6 +23,7 @@ namespace lathe::openvino {
 ///   Reduce... behind an Unsqueeze                   the new axis is at another place
 ///   Slice before GatherElements                     it is left out where it begins at 0
 ///   Concat of quantised int8, or of several zero points   an int8 convolution behind it gives something else
+///   AveragePool of bytes that counts its padding    the padding is 0, whatever the zero point
 ///   Concat of rows that is quantised for a MatMul   it has a zero point a row then, which it refuses
 ///   QuantizeLinear to int8 in one scale behind a Concat   the same; all that only DequantizeLinear reads becomes uint8
 ///   If with a branch that is an empty constant      it gives an element

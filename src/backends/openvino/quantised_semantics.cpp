@@ -19,6 +19,12 @@ Node made(std::string type, std::vector<std::string> inputs, std::string output)
     return node;
 }
 
+const Node* producer(const Graph& graph, const std::string& value) {
+    const auto found = std::ranges::find_if(
+        graph.nodes, [&](const auto& node) { return std::ranges::find(node->outputs, value) != node->outputs.end(); });
+    return found == graph.nodes.end() ? nullptr : found->get();
+}
+
 namespace {
 
 using QuantisedBy = QuantisedSemantics::QuantisedBy;
@@ -154,6 +160,30 @@ bool joins_rows(const Graph& graph, const Node& concat) {
     return axis < -1 || (axis >= 0 && dims && axis + 1 < static_cast<std::int64_t>(dims->size()));
 }
 
+/// What dequantises a value that was only moved or cut since, in one scale; nullptr for another.
+const Node* dequantising(const Graph& graph, const Uses& uses, const std::string& value, int steps = 8) {
+    const Node* node = uses.producer(value);
+    if (node == nullptr || steps == 0) return nullptr;
+    if (node->is("DequantizeLinear")) return bytes_in_one_scale(graph, *node) == DataType::undefined ? nullptr : node;
+    const bool moves = node->is("Slice") || node->is("Split") || node->is("Reshape") || node->is("Transpose") ||
+                       node->is("Squeeze") || node->is("Unsqueeze") || node->is("Identity");
+    return moves ? dequantising(graph, uses, node->input(0), steps - 1) : nullptr;
+}
+
+/// What dequantises all that a Concat joins, where it is in one scale.
+const Node* dequantising_all(const Graph& graph, const Uses& uses, const Node& concat) {
+    const Node* first = dequantising(graph, uses, concat.input(0));
+    const bool alike = first != nullptr && std::ranges::all_of(concat.inputs, [&](const std::string& input) {
+                           const Node* other = dequantising(graph, uses, input);
+                           return other != nullptr && in_same_scale(graph, *first, *other);
+                       });
+    return alike ? first : nullptr;
+}
+
+bool is_multiplied(const Uses& uses, const std::string& value) {
+    return std::ranges::any_of(uses.consumers(value), [](const Node* reader) { return reader->is("MatMul"); });
+}
+
 RequantisedConcats scaled_concats(const Graph& graph, const Uses& uses) {
     RequantisedConcats found;
     const auto only_reader = [&](const Node& node) -> const Node* {
@@ -161,7 +191,11 @@ RequantisedConcats scaled_concats(const Graph& graph, const Uses& uses) {
         return uses.use_count(node.output(0)) == 1 && readers.size() == 1 ? readers[0] : nullptr;
     };
     for (const auto& node : graph.nodes) {
-        if (!node->is("Concat")) continue;
+        if (!node->is("Concat") || node->inputs.empty()) continue;
+        if (joins_rows(graph, *node) && is_multiplied(uses, node->output(0))) {
+            if (const Node* same = dequantising_all(graph, uses, *node)) found.rows.emplace(node->output(0), same);
+            continue;
+        }
         Requantised behind;
         const Node* next = only_reader(*node);
         if (next != nullptr && next->is("Relu")) {
@@ -181,9 +215,7 @@ RequantisedConcats scaled_concats(const Graph& graph, const Uses& uses) {
         if (scaled) {
             found.concats.emplace(node->output(0), behind);
             found.dequantised.emplace(dequantise->output(0), node->output(0));
-        } else if (behind.relu == nullptr && joins_rows(graph, *node) &&
-                   std::ranges::any_of(uses.consumers(dequantise->output(0)),
-                                       [](const Node* reader) { return reader->is("MatMul"); })) {
+        } else if (behind.relu == nullptr && joins_rows(graph, *node) && is_multiplied(uses, dequantise->output(0))) {
             found.bytes.emplace(node->output(0), next);
             found.quantised.emplace(next->output(0), node->output(0));
         }
@@ -214,20 +246,38 @@ Nodes quantised_before(Graph& graph, const Node& concat, const Requantised& behi
     return nodes;
 }
 
+/// Bytes of all that a Concat joins, in the scale of a QuantizeLinear or DequantizeLinear, joined as `to`.
+Nodes joined_in_scale(Graph& graph, const Node& concat, const Node& like, std::string to, std::string& zero_point) {
+    Nodes nodes;
+    Node joined = concat;
+    const std::uint8_t zero = unsigned_zero(*graph.constant(like.input(2)));
+    zero_point = add_unsigned_zero(graph, concat.output(0), zero, {});
+    for (std::string& input : joined.inputs) {
+        const std::string bytes = graph.unique_name(input + "_bytes");
+        nodes.push_back(made("QuantizeLinear", {input, like.input(1), zero_point}, bytes));
+        input = bytes;
+    }
+    joined.outputs = {std::move(to)};
+    nodes.push_back(std::move(joined));
+    return nodes;
+}
+
 //  x ──▶ Concat ──▶ Q   ==>   x ──▶ Q ──▶ Concat, of bytes
 // OpenVINO moves the pair itself, and then has a zero point for each joined row, which a MatMul behind cannot take.
 Nodes quantised_rows(Graph& graph, const Node& concat, const Node& quantise) {
-    Nodes nodes;
-    Node joined = concat;
-    const std::uint8_t zero = unsigned_zero(*graph.constant(quantise.input(2)));
-    const std::string from = add_unsigned_zero(graph, concat.output(0), zero, {});
-    for (std::string& input : joined.inputs) {
-        const std::string bytes = graph.unique_name(input + "_bytes");
-        nodes.push_back(made("QuantizeLinear", {input, quantise.input(1), from}, bytes));
-        input = bytes;
-    }
-    nodes.push_back(std::move(joined));
+    std::string zero_point;
+    Nodes nodes = joined_in_scale(graph, concat, quantise, concat.output(0), zero_point);
     graph.value_infos.erase(concat.output(0)); // which are bytes now
+    return nodes;
+}
+
+//  DQ ──▶ Slice ──▶ Concat   ==>   DQ ──▶ Slice ──▶ Q ──▶ Concat ──▶ DQ
+// The same of what is dequantised already: the numbers are on the grid, and stay there.
+Nodes requantised_rows(Graph& graph, const Node& concat, const Node& dequantise) {
+    std::string zero_point;
+    const std::string bytes = graph.unique_name(concat.output(0) + "_bytes");
+    Nodes nodes = joined_in_scale(graph, concat, dequantise, bytes, zero_point);
+    nodes.push_back(made("DequantizeLinear", {bytes, dequantise.input(1), zero_point}, concat.output(0)));
     return nodes;
 }
 
@@ -292,6 +342,8 @@ Nodes QuantisedSemantics::instead_of(Graph& graph, const Node& node) const {
     if (quantised_.empty()) return {};
     if (const auto found = scaled_.concats.find(node.output(0)); found != scaled_.concats.end())
         return quantised_before(graph, node, found->second);
+    if (const auto found = scaled_.rows.find(node.output(0)); found != scaled_.rows.end())
+        return requantised_rows(graph, node, *found->second);
     if (const auto found = scaled_.bytes.find(node.output(0)); found != scaled_.bytes.end())
         return quantised_rows(graph, node, *found->second);
     if (const auto found = scaled_.quantised.find(node.output(0)); found != scaled_.quantised.end())

@@ -14,6 +14,8 @@ namespace lathe::openvino {
 using Nodes = std::vector<Node>;
 
 Node made(std::string type, std::vector<std::string> inputs, std::string output);
+/// The node that gives a value; nullptr for what none gives. Looks through all: `Uses` where it is asked often.
+const Node* producer(const Graph& graph, const std::string& value);
 
 /// The part of write_onnx_semantics about QuantizeLinear and DequantizeLinear: what is looked up of a graph before it
 /// changes. Keys are names within that graph, whose nodes must live as long.
@@ -32,6 +34,8 @@ public:
         std::unordered_map<std::string_view, std::string> dequantised;
         std::unordered_map<std::string_view, const Node*> bytes;
         std::unordered_map<std::string_view, std::string> quantised;
+        /// By the name of what a Concat of such rows gives that is not quantised behind: what dequantised all of them.
+        std::unordered_map<std::string_view, const Node*> rows;
     };
 
     /// Of a DepthToSpace, by the name of what it gives: what dequantises each part of the Concat that it reads, in one

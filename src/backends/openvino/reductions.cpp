@@ -124,12 +124,9 @@ std::optional<Axes> added_axes(const Graph& graph, const Node& node) {
 //  x ──▶ Unsqueeze ──▶ Reduce ──▶ y   ==>   x ──▶ Reduce ──▶ Unsqueeze ──▶ y
 // OpenVINO does the same, and adds the axis at another place.
 Nodes reduced_before_new_axes(Graph& graph, const Node& node, const Axes& axes, std::int64_t opset) {
-    const auto found = std::ranges::find_if(graph.nodes, [&](const auto& other) {
-        return std::ranges::find(other->outputs, node.input(0)) != other->outputs.end();
-    });
-    if (found == graph.nodes.end()) return {};
-    const Node& wider = **found;
-    const auto added = added_axes(graph, wider);
+    const Node* wider = producer(graph, node.input(0));
+    if (wider == nullptr) return {};
+    const auto added = added_axes(graph, *wider);
     if (!added || added->empty()) return {};
     Axes inner;
     for (const std::int64_t axis : axes) {
@@ -142,7 +139,7 @@ Nodes reduced_before_new_axes(Graph& graph, const Node& node, const Axes& axes, 
     reduction.outputs = {graph.unique_name(y + "_reduced")};
     reduction.set("keepdims", std::int64_t{1});
     reduction = reduction_over(graph, reduction, inner, opset);
-    reduction.inputs[0] = wider.input(0);
+    reduction.inputs[0] = wider->input(0);
     const std::string whole = keeps ? y : graph.unique_name(y + "_kept");
     Node unsqueeze = made("Unsqueeze", {reduction.output(0)}, whole);
     set_axes(graph, unsqueeze, *added, opset, 13);

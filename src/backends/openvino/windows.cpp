@@ -18,6 +18,9 @@ namespace {
 
 using Numbers = std::vector<std::int64_t>;
 
+/// Sizes that can be reckoned with, whatever a file says.
+constexpr std::int64_t most_of_an_axis = std::int64_t{1} << 40;
+
 /// -0: a zero that OpenVINO does not take for a pool's own padding, since it looks at the bits.
 std::optional<Tensor> negative_zero(DataType type) {
     const std::size_t bytes = byte_size(type, 1);
@@ -96,7 +99,8 @@ std::optional<std::vector<std::int64_t>> reach_of_windows(const Graph& graph, co
     const auto dilations = node.ints_or("dilations", std::vector<std::int64_t>(kernel.size(), 1));
     const auto shape = graph.info_or_name(node.input(0)).shape();
     if (!are_windows(kernel, strides, dilations, pads) || !shape || shape->size() != kernel.size() + 2 ||
-        std::any_of(shape->begin() + 2, shape->end(), [](std::int64_t size) { return size < 0; }))
+        std::any_of(shape->begin() + 2, shape->end(),
+                    [](std::int64_t size) { return size < 0 || size > most_of_an_axis; }))
         return std::nullopt;
     std::vector<std::int64_t> reach;
     for (std::size_t i = 0; i < kernel.size(); ++i) {
@@ -106,6 +110,43 @@ std::optional<std::vector<std::int64_t>> reach_of_windows(const Graph& graph, co
         reach.push_back(std::max<std::int64_t>(0, last * strides[i] + covers - from));
     }
     return reach;
+}
+
+//  DQ ──▶ AveragePool(pads, count_include_pad) ──▶ y
+//    ==>   DQ ──▶ AveragePool(pads) ──▶ Mul ──▶ y
+//          ones ──▶ AveragePool(pads, count_include_pad) ──┘
+// Of quantised bytes OpenVINO takes 0 for the padding, which is no zero where there is a zero point.
+Nodes average_of_padded_bytes(Graph& graph, const Node& node, std::int64_t opset) {
+    const auto pads = node.ints_or("pads", {});
+    const Node* before = producer(graph, node.input(0));
+    if (node.int_or("count_include_pad", 0) == 0 || opset < 11 || before == nullptr ||
+        !before->is("DequantizeLinear") || type_of(graph, node.input(0)) != DataType::float32 ||
+        std::ranges::all_of(pads, [](std::int64_t n) { return n == 0; }))
+        return {};
+    const std::string& y = node.output(0);
+    const auto value = [&](const char* what) { return graph.unique_name(y + what); };
+    const auto integers = [&](const char* what, const Numbers& numbers) {
+        const auto count = static_cast<std::int64_t>(numbers.size());
+        return add_constant(graph, y + what, Tensor::of_int64s("", {count}, numbers));
+    };
+    const std::string sizes = value("_sizes"), places = value("_places"), whole = value("_whole"),
+                      ones = value("_ones"), shares = value("_shares"), inside = value("_inside");
+    Node constant = made("ConstantOfShape", {whole}, ones);
+    constant.set("value", Tensor::of<float>("", DataType::float32, {1}, std::array{1.0F}));
+    Node joined = made("Concat", {integers("_one_image", {1, 1}), places}, whole);
+    joined.set("axis", std::int64_t{0});
+    Node share = node, mean = node;
+    share.inputs = {ones};
+    share.outputs = {shares};
+    mean.erase_attribute("count_include_pad");
+    mean.outputs = {inside};
+    return {made("Shape", {node.input(0)}, sizes),
+            made("Slice", {sizes, integers("_from", {2}), integers("_to", {std::int64_t{1} << 31})}, places),
+            std::move(joined),
+            std::move(constant),
+            std::move(share),
+            std::move(mean),
+            made("Mul", {inside, shares}, y)};
 }
 
 //  x ──▶ AveragePool(pads, ceil_mode, count_include_pad) ──▶ y
@@ -276,6 +317,7 @@ std::optional<Windows> windows_of(const Graph& graph, const Node& node) {
     Windows w;
     w.kernel.assign(weights->begin() + 2, weights->end());
     w.sizes = given ? Numbers(given->begin() + 2, given->end()) : Numbers(axes, -1);
+    if (std::ranges::any_of(w.sizes, [](std::int64_t size) { return size > most_of_an_axis; })) return std::nullopt;
     w.pads = node.ints_or("pads", Numbers(2 * axes, 0));
     w.strides = node.ints_or("strides", Numbers(axes, 1));
     w.dilations = node.ints_or("dilations", Numbers(axes, 1));
@@ -394,13 +436,6 @@ Nodes one_window_of_one_channel(Graph& graph, const Node& node, const Windows& w
     return std::move(instead.nodes);
 }
 
-/// The node that computes a value.
-const Node* producer(const Graph& graph, const std::string& value) {
-    const auto found = std::ranges::find_if(
-        graph.nodes, [&](const auto& node) { return std::ranges::find(node->outputs, value) != node->outputs.end(); });
-    return found == graph.nodes.end() ? nullptr : found->get();
-}
-
 /// Whether one of several outputs of a node is read, number by number, on the way to a value.
 bool comes_of_parts(const Graph& graph, const std::string& value, int depth = 8) {
     const Node* node = producer(graph, value);
@@ -477,6 +512,7 @@ Nodes windows_as_onnx(Graph& graph, const Node& node, std::int64_t opset) {
     if (node.is("Pad") && feeds_max_pool(graph, node)) return kept_zeros(graph, node, opset);
     if (node.is("AveragePool")) {
         if (Nodes nodes = average_of_all(graph, node); !nodes.empty()) return nodes;
+        if (Nodes nodes = average_of_padded_bytes(graph, node, opset); !nodes.empty()) return nodes;
         if (Nodes nodes = padded_average(graph, node, opset); !nodes.empty()) return nodes;
         return windows_that_begin_inside(graph, node);
     }
