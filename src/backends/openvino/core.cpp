@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <ranges>
 #include <set>
 #include <string>
 #include <string_view>
@@ -26,6 +25,7 @@
 #include "onnx/preconditions.hpp"
 #include "passes/passes.hpp"
 #include "passes/rewrite.hpp"
+#include "support/log.hpp"
 #include "support/thread_pool.hpp"
 
 namespace lathe::openvino {
@@ -165,7 +165,8 @@ Result<std::string> serialize(Model changed, const WeightLimits& limits, std::ve
     const bool rounds_open_up = std::ranges::any_of(changed.graph.nodes, [&](const auto& node) {
         if (node->int_or("ceil_mode", 0) == 0) return false;
         const auto shape = changed.graph.info_or_name(node->input(0)).shape();
-        return !shape || std::ranges::any_of(*shape | std::views::drop(2), [](std::int64_t size) { return size < 0; });
+        return !shape || shape->size() < 2 ||
+               std::any_of(shape->begin() + 2, shape->end(), [](std::int64_t size) { return size < 0; });
     });
     if (rounds_open_up || !refuse_open_windows(changed.graph)) { // sizes that only a computed Reshape hides are closed
         for (const char* pass : {"fold-shapes", "fold-constants"})

@@ -359,6 +359,8 @@ bool image_of_pixels(const Site& site) {
     const auto map = index_map_of(graph, site.uses, root.output(0), dims);
     if (!map || map->transposes == 0 || graph.constant(map->source) != nullptr || type_of(graph, map->source) != type)
         return false;
+    // Of an image whose places are another's channels: see pixels_of_image.
+    if (reads_pixels(*map) && is_image(site, map->source)) return false;
     // In the source: samples, places, channels.
     std::vector<std::int64_t> perm(dims.size()), order(dims.size());
     std::iota(order.begin(), order.end(), 0);

@@ -230,6 +230,12 @@ std::vector<Difference> differences() {
          "output %y: float32[2, 4, 3, 1]\n",
          {{"w", {3, 1, 3}}},
          {{"x", {2, 3, 4}}, {"f", {2, 3, 4}}}},
+        {"line_whose_places_are_channels",
+         "opset 13\ninput %x: float32[1, 4, 6]\ninput %w: float32[4, 1, 1]\ninput %v: float32[12, 1, 4]\n"
+         "%c = Conv(%x, %w) {group = 4}\n%s = Softplus(%c)\n%t = Transpose(%s) {perm = [0, 2, 1]}\n"
+         "%y = Conv(%t, %v) {group = 6, pads = [1, 0], strides = [2]}\noutput %y: float32[1, 12, 1]\n",
+         {{"w", {4, 1, 1}}, {"v", {12, 1, 4}}},
+         {{"x", {1, 4, 6}}}},
         // These it refused.
         {"instance_norm_of_lines",
          "opset 13\ninput %x: float32[3, 7, 24]\ninput %g: float32[7]\ninput %b: float32[7]\n"
