@@ -16,6 +16,7 @@
 #include <openvino/op/util/binary_elementwise_arithmetic.hpp>
 #include <openvino/op/util/unary_elementwise_arithmetic.hpp>
 
+#include "backends/openvino/masks.hpp"
 #include "backends/openvino/turns.hpp"
 
 namespace lathe::openvino {
@@ -195,6 +196,9 @@ void copy_shared_constants(ov::Model& model) {
 ov::CompiledModel compile_on_cpu(const std::shared_ptr<ov::Model>& model, ov::AnyMap properties) {
     join_linear_runs(*model);
     keep_turns_apart(*model);
+    const auto precision = properties.find(ov::hint::inference_precision.name());
+    if (precision != properties.end() && precision->second.as<ov::element::Type>() != ov::element::f32)
+        give_masks_to_heads(*model);
     if (has_long_elementwise_run(*model)) properties["SNIPPETS_MODE"] = "DISABLE";
     return core().compile_model(model, "CPU", properties);
 }
