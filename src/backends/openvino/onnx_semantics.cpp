@@ -345,8 +345,7 @@ Nodes slice_of_gathered(Graph& graph, const Node& node, std::int64_t opset) {
         if (counted[i] == 0) counted[i] = -(*sizes)[static_cast<std::size_t>(axis)];
     }
     Node slice = node;
-    const auto count = static_cast<std::int64_t>(counted.size());
-    slice.inputs[1] = add_constant(graph, node.output(0) + "_from", Tensor::of_int64s("", {count}, counted));
+    slice.inputs[1] = add_integers(graph, node.output(0) + "_from", counted);
     return {std::move(slice)};
 }
 

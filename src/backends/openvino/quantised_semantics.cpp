@@ -19,6 +19,10 @@ Node made(std::string type, std::vector<std::string> inputs, std::string output)
     return node;
 }
 
+std::string add_integers(Graph& graph, const std::string& stem, const std::vector<std::int64_t>& numbers) {
+    return add_constant(graph, stem, Tensor::of_int64s("", {static_cast<std::int64_t>(numbers.size())}, numbers));
+}
+
 const Node* producer(const Graph& graph, const std::string& value) {
     const auto found = std::ranges::find_if(
         graph.nodes, [&](const auto& node) { return std::ranges::find(node->outputs, value) != node->outputs.end(); });

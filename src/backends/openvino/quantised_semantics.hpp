@@ -14,6 +14,8 @@ namespace lathe::openvino {
 using Nodes = std::vector<Node>;
 
 Node made(std::string type, std::vector<std::string> inputs, std::string output);
+/// A constant of a row of integers; gives its name.
+std::string add_integers(Graph& graph, const std::string& stem, const std::vector<std::int64_t>& numbers);
 /// The node that gives a value; nullptr for what none gives. Looks through all: `Uses` where it is asked often.
 const Node* producer(const Graph& graph, const std::string& value);
 

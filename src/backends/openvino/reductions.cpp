@@ -17,11 +17,6 @@ namespace {
 
 using Axes = std::vector<std::int64_t>;
 
-std::string integers(Graph& graph, const std::string& name, const Axes& values) {
-    const auto count = static_cast<std::int64_t>(values.size());
-    return add_constant(graph, name, Tensor::of_int64s("", {count}, values));
-}
-
 /// Axes are an attribute before opset `since`.
 void set_axes(Graph& graph, Node& node, const Axes& axes, std::int64_t opset, std::int64_t since) {
     if (opset < since) {
@@ -30,7 +25,7 @@ void set_axes(Graph& graph, Node& node, const Axes& axes, std::int64_t opset, st
     }
     node.erase_attribute("axes");
     node.inputs.resize(1);
-    node.inputs.push_back(integers(graph, node.output(0) + "_axes", axes));
+    node.inputs.push_back(add_integers(graph, node.output(0) + "_axes", axes));
 }
 
 Node reduction_over(Graph& graph, const Node& node, const Axes& axes, std::int64_t opset) {
@@ -75,8 +70,8 @@ Nodes reduction_of_image(Graph& graph, const Node& node, std::optional<Axes> axe
     reduction.outputs = {reduced};
     if (axes) reduction = reduction_over(graph, reduction, *axes, opset);
     reduction.inputs[0] = wide;
-    return {made("Reshape", {node.input(0), integers(graph, y + "_sizes", sizes)}, wide), std::move(reduction),
-            made("Reshape", {reduced, integers(graph, y + "_back", back)}, y)};
+    return {made("Reshape", {node.input(0), add_integers(graph, y + "_sizes", sizes)}, wide), std::move(reduction),
+            made("Reshape", {reduced, add_integers(graph, y + "_back", back)}, y)};
 }
 
 //  x ──▶ Reduce(keepdims = 0) ──▶ y   ==>   x ──▶ Reduce(keepdims = 1) ──▶ Squeeze ──▶ y

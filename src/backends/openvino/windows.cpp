@@ -112,6 +112,33 @@ std::optional<std::vector<std::int64_t>> reach_of_windows(const Graph& graph, co
     return reach;
 }
 
+/// Writes nodes in the place of one, with names after its output.
+class Replacing {
+public:
+    Replacing(Graph& graph, const Node& node) : graph_(graph), stem_(node.output(0)) {}
+
+    std::string value(const char* what) { return graph_.unique_name(stem_ + what); }
+    std::string numbers(const char* what, const Numbers& numbers) {
+        return add_integers(graph_, stem_ + what, numbers);
+    }
+    /// Elements [from, to) along spatial axes; `x` itself where there is nothing to cut.
+    std::string cut(const std::string& x, const Numbers& from, const Numbers& to, const Numbers& axes) {
+        if (axes.empty()) return x;
+        Numbers at = axes;
+        for (std::int64_t& axis : at)
+            axis += 2;
+        const std::string part = value("_read");
+        nodes.push_back(made("Slice", {x, numbers("_from", from), numbers("_to", to), numbers("_at", at)}, part));
+        return part;
+    }
+
+    Nodes nodes;
+
+private:
+    Graph& graph_;
+    std::string stem_;
+};
+
 //  DQ ──▶ AveragePool(pads, count_include_pad) ──▶ y
 //    ==>   DQ ──▶ AveragePool(pads) ──▶ Mul ──▶ y
 //          ones ──▶ AveragePool(pads, count_include_pad) ──┘
@@ -123,30 +150,27 @@ Nodes average_of_padded_bytes(Graph& graph, const Node& node, std::int64_t opset
         !before->is("DequantizeLinear") || type_of(graph, node.input(0)) != DataType::float32 ||
         std::ranges::all_of(pads, [](std::int64_t n) { return n == 0; }))
         return {};
-    const std::string& y = node.output(0);
-    const auto value = [&](const char* what) { return graph.unique_name(y + what); };
-    const auto integers = [&](const char* what, const Numbers& numbers) {
-        const auto count = static_cast<std::int64_t>(numbers.size());
-        return add_constant(graph, y + what, Tensor::of_int64s("", {count}, numbers));
-    };
-    const std::string sizes = value("_sizes"), places = value("_places"), whole = value("_whole"),
-                      ones = value("_ones"), shares = value("_shares"), inside = value("_inside");
+    Replacing instead(graph, node);
+    const std::string sizes = instead.value("_sizes"), places = instead.value("_places"),
+                      whole = instead.value("_whole"), ones = instead.value("_ones"), shares = instead.value("_shares"),
+                      inside = instead.value("_inside");
     Node constant = made("ConstantOfShape", {whole}, ones);
     constant.set("value", Tensor::of<float>("", DataType::float32, {1}, std::array{1.0F}));
-    Node joined = made("Concat", {integers("_one_image", {1, 1}), places}, whole);
+    Node joined = made("Concat", {instead.numbers("_one_image", {1, 1}), places}, whole);
     joined.set("axis", std::int64_t{0});
     Node share = node, mean = node;
     share.inputs = {ones};
     share.outputs = {shares};
     mean.erase_attribute("count_include_pad");
     mean.outputs = {inside};
-    return {made("Shape", {node.input(0)}, sizes),
-            made("Slice", {sizes, integers("_from", {2}), integers("_to", {std::int64_t{1} << 31})}, places),
-            std::move(joined),
-            std::move(constant),
-            std::move(share),
-            std::move(mean),
-            made("Mul", {inside, shares}, y)};
+    return {
+        made("Shape", {node.input(0)}, sizes),
+        made("Slice", {sizes, instead.numbers("_from", {2}), instead.numbers("_to", {std::int64_t{1} << 31})}, places),
+        std::move(joined),
+        std::move(constant),
+        std::move(share),
+        std::move(mean),
+        made("Mul", {inside, shares}, node.output(0))};
 }
 
 //  x ──▶ AveragePool(pads, ceil_mode, count_include_pad) ──▶ y
@@ -295,8 +319,7 @@ std::string bias_of_channels(Graph& graph, const Node& node, std::size_t rank, N
         shape[1] = static_cast<std::int64_t>(bias->count());
         return add_constant(graph, node.output(0) + "_bias", bias->reshaped(shape));
     }
-    const std::string sizes = add_constant(graph, node.output(0) + "_bias_sizes",
-                                           Tensor::of_int64s("", {static_cast<std::int64_t>(rank)}, shape));
+    const std::string sizes = add_integers(graph, node.output(0) + "_bias_sizes", shape);
     const std::string turned = graph.unique_name(node.output(0) + "_bias");
     nodes.push_back(made("Reshape", {node.input(2), sizes}, turned));
     return turned;
@@ -333,34 +356,6 @@ std::optional<Windows> windows_of(const Graph& graph, const Node& node) {
     }
     return w;
 }
-
-/// Writes nodes in the place of one, with names after its output.
-class Replacing {
-public:
-    Replacing(Graph& graph, const Node& node) : graph_(graph), stem_(node.output(0)) {}
-
-    std::string value(const char* what) { return graph_.unique_name(stem_ + what); }
-    std::string numbers(const char* what, const Numbers& numbers) {
-        const auto count = static_cast<std::int64_t>(numbers.size());
-        return add_constant(graph_, stem_ + what, Tensor::of_int64s("", {count}, numbers));
-    }
-    /// Elements [from, to) along spatial axes; `x` itself where there is nothing to cut.
-    std::string cut(const std::string& x, const Numbers& from, const Numbers& to, const Numbers& axes) {
-        if (axes.empty()) return x;
-        Numbers at = axes;
-        for (std::int64_t& axis : at)
-            axis += 2;
-        const std::string part = value("_read");
-        nodes.push_back(made("Slice", {x, numbers("_from", from), numbers("_to", to), numbers("_at", at)}, part));
-        return part;
-    }
-
-    Nodes nodes;
-
-private:
-    Graph& graph_;
-    std::string stem_;
-};
 
 //  x ──▶ Conv(pads) ──▶ y   ==>   x [──▶ Slice] ──▶ Conv(fewer pads) ──▶ Pad ──▶ Add(bias) ──▶ y
 // Of windows that lie in the padding behind the input OpenVINO's kernel for AVX-512 reads beyond its memory. And the
