@@ -5,7 +5,7 @@
 #   scripts/release.sh [--no-check] [--no-deb]
 set -euo pipefail
 cd "$(dirname "$0")/.."
-export LATHE_CUDA=${LATHE_CUDA:-OFF}
+export LATHE_CUDA=${LATHE_CUDA:-OFF} LATHE_SETUP=release
 check=true deb=true
 for word in "$@"; do
   case $word in
@@ -40,7 +40,7 @@ say "Source archive, contents, checksums"
 "$LATHE_PYTHON" scripts/sbom.py "$dist"/lathe-*.whl >"$dist/lathe.cdx.json"
 if $deb; then
   say "Debian package"
-  build_lathe build-deb -DLATHE_TESTS=OFF -DLATHE_UNITY=ON
+  build_lathe build-deb -DLATHE_UNITY=ON
   scripts/deb.sh build-deb "$dist"
   "$LATHE_PYTHON" scripts/sbom.py "$dist"/lathe_*.deb >"$dist/lathe.deb.cdx.json"
 fi

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Installs what Lathe needs and is missing: Debian packages, one Python environment, ONNX's C++ library.
-# LATHE_SETUP=demo leaves out what only tests and further commands need (scripts/demo.sh sets it).
+# LATHE_SETUP says for what, and so what may be left out: all (the default), demo (no tests: scripts/demo.sh), release
+# (demo, and what makes wheels: scripts/release.sh), wheel (no Python environment of ours: LATHE_PYTHON is the one that
+# builds; scripts/wheel_backend.py).
 # Third-party builds go to $LATHE_CACHE (default ~/.cache/lathe), keyed by version, and are reused.
 # Run it for its effect, or source it for the variables LATHE_VENV, LATHE_PYTHON, LATHE_ONNX_ROOT, OpenVINO_DIR
 # LATHE_TRITON_SERVER (and, where nvcc is found, LATHE_CUDNN_FRONTEND_ROOT).
@@ -8,27 +10,46 @@ set -euo pipefail
 
 LATHE_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 LATHE_CACHE=${LATHE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/lathe}
+LATHE_SETUP=${LATHE_SETUP:-all}
+case $LATHE_SETUP in all | demo | release | wheel) ;; *)
+  echo "LATHE_SETUP=$LATHE_SETUP is not known; known are all, demo, release and wheel" >&2
+  exit 2 ;;
+esac
 
 say() { printf '\n== %s\n' "$*"; }
 
 as_root() {
-  if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
+  # Under pip nobody sees a question.
+  local quiet=()
+  [ "$LATHE_SETUP" = wheel ] && quiet=(-n)
+  if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "${quiet[@]}" "$@"; fi
 }
 
 install_debian_packages() {
   # Debian's archive is signed; versions are those of Debian 12.
   local wanted missing=()
-  mapfile -t wanted < <(sed 's/#.*//; /^[[:space:]]*$/d' "$LATHE_ROOT/requirements/debian.txt")
+  local without_tests='/^# tests$/,$d'
+  [ "$LATHE_SETUP" = all ] && without_tests=
+  mapfile -t wanted < <(sed "$without_tests" "$LATHE_ROOT/requirements/debian.txt" | sed 's/#.*//; /^[[:space:]]*$/d')
   for package in "${wanted[@]}"; do
     [ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
   done
   [ ${#missing[@]} -eq 0 ] && return
   say "Installing Debian packages: ${missing[*]}"
+  if ! as_root true 2>/dev/null; then
+    echo "Lathe needs Debian packages that only root may install. As root: apt-get install -y ${missing[*]}" >&2
+    return 1
+  fi
   as_root apt-get update -q
   as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"
 }
 
 install_python_packages() {
+  if [ "$LATHE_SETUP" = wheel ]; then
+    LATHE_VENV= OpenVINO_DIR= # CMake finds OpenVINO in the environment that builds.
+    mkdir -p "$LATHE_CACHE"
+    return
+  fi
   local lock=$LATHE_ROOT/requirements/python.txt
   LATHE_VENV=$LATHE_CACHE/venv-$(sha256sum "$lock" | cut -c1-12)
   if [ ! -e "$LATHE_VENV/.complete" ]; then
@@ -43,7 +64,10 @@ install_python_packages() {
   # into the same environment, each on its own lock: a change there leaves PyTorch where it is.
   local name more marker
   local more_names=(text diffusion triton notebook detection wheel ray kubernetes docs)
-  [ "${LATHE_SETUP:-all}" = demo ] && more_names=()
+  case $LATHE_SETUP in
+    demo) more_names=() ;;
+    release) more_names=(wheel) ;;
+  esac
   for name in "${more_names[@]}"; do
     more=$LATHE_ROOT/requirements/$name.txt
     marker=$LATHE_VENV/.$name-$(sha256sum "$more" | cut -c1-12)
@@ -58,19 +82,19 @@ print(pathlib.Path(importlib.util.find_spec("openvino").origin).parent / "cmake"
 }
 
 build_onnx() {
-  local pin=$LATHE_ROOT/requirements/onnx-source.txt version work
+  local pin=$LATHE_ROOT/requirements/onnx-source.txt version work tools=${LATHE_VENV:+$LATHE_VENV/bin:}$PATH
   version=$(sed -n 's/^onnx==\([^ ]*\).*/\1/p' "$pin")
   LATHE_ONNX_ROOT=$LATHE_CACHE/onnx-$version-$(c++ -dumpversion)
   [ -e "$LATHE_ONNX_ROOT/.complete" ] && return
   say "Building ONNX $version (about two minutes on two cores)"
   work=$(mktemp -d "$LATHE_CACHE/onnx-build.XXXXXX")
-  PATH=$LATHE_VENV/bin:$PATH "$LATHE_VENV/bin/pip" download -q --disable-pip-version-check --no-deps --no-binary onnx \
+  PATH=$tools "$LATHE_PYTHON" -m pip download -q --disable-pip-version-check --no-deps --no-binary onnx \
     --no-build-isolation --require-hashes -r "$pin" -d "$work"
   tar -xf "$work/onnx-$version.tar.gz" -C "$work"
-  PATH=$LATHE_VENV/bin:$PATH cmake -G Ninja -S "$work/onnx-$version" -B "$work/build" -DCMAKE_BUILD_TYPE=Release \
+  PATH=$tools cmake -G Ninja -S "$work/onnx-$version" -B "$work/build" -DCMAKE_BUILD_TYPE=Release \
     -DONNX_BUILD_PYTHON=OFF -DONNX_ML=1 -DONNX_USE_PROTOBUF_SHARED_LIBS=ON -DCMAKE_POSITION_INDEPENDENT_CODE=ON \
-    -DCMAKE_INSTALL_PREFIX="$LATHE_ONNX_ROOT" >"$work/log" 2>&1 || { tail -n 40 "$work/log"; return 1; }
-  ninja -C "$work/build" install >"$work/log" 2>&1 || { tail -n 40 "$work/log"; return 1; }
+    -DCMAKE_INSTALL_PREFIX="$LATHE_ONNX_ROOT" >"$work/log" 2>&1 || { tail -n 40 "$work/log"; rm -rf "$work"; return 1; }
+  ninja -C "$work/build" install >"$work/log" 2>&1 || { tail -n 40 "$work/log"; rm -rf "$work"; return 1; }
   touch "$LATHE_ONNX_ROOT/.complete"
   rm -rf "$work"
 }
@@ -86,7 +110,7 @@ fetch_cuda_headers() {
   [ -e "$folder/.complete" ] && return
   say "Fetching the CUDA engine's headers into $folder"
   work=$(mktemp -d "$LATHE_CACHE/cuda-headers.XXXXXX")
-  "$LATHE_VENV/bin/pip" download -q --disable-pip-version-check --no-deps --require-hashes -r "$pin" -d "$work"
+  "$LATHE_PYTHON" -m pip download -q --disable-pip-version-check --no-deps --require-hashes -r "$pin" -d "$work"
   for wheel in "$work"/*.whl; do
     "$LATHE_PYTHON" -m zipfile -e "$wheel" "$work/all"
   done
@@ -101,7 +125,7 @@ fetch_cuda_headers() {
 unpack_triton_server() {
   local pin=$LATHE_ROOT/requirements/triton-server.txt folder work
   LATHE_TRITON_SERVER=
-  [ "${LATHE_SETUP:-all}" = demo ] && return
+  [ "$LATHE_SETUP" = all ] || return 0
   folder=$LATHE_CACHE/triton-server-$(sha256sum "$pin" | cut -c1-12)
   LATHE_TRITON_SERVER=$folder/pytriton/tritonserver/bin/tritonserver
   [ -e "$folder/.complete" ] && return
@@ -111,7 +135,7 @@ unpack_triton_server() {
   fi
   say "Unpacking the Triton server into $folder (103 MiB)"
   work=$(mktemp -d "$LATHE_CACHE/triton-server.XXXXXX")
-  "$LATHE_VENV/bin/pip" download -q --disable-pip-version-check --no-deps --require-hashes -r "$pin" -d "$work"
+  "$LATHE_PYTHON" -m pip download -q --disable-pip-version-check --no-deps --require-hashes -r "$pin" -d "$work"
   "$LATHE_PYTHON" -m zipfile -e "$work"/nvidia_pytriton-*.whl "$work/all"
   rm -rf "$folder"
   mkdir -p "$folder/pytriton/tritonserver"
@@ -140,7 +164,8 @@ build_lathe() {
   while [ $# -gt 0 ]; do
     if [ "$1" = --target ]; then targets+=(--target "$2"); shift 2; else options+=("$1"); shift; fi
   done
-  local launcher=()
+  local launcher=() tests=ON
+  [ "$LATHE_SETUP" = all ] || tests=OFF
   # Compilations are found again from another clone of the same sources.
   export CCACHE_BASEDIR=$LATHE_ROOT CCACHE_NOHASHDIR=1
   command -v ccache >/dev/null && launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_CUDA_COMPILER_LAUNCHER=ccache)
@@ -148,7 +173,7 @@ build_lathe() {
     launcher+=(-DLATHE_CUDNN_FRONTEND_ROOT="$LATHE_CUDNN_FRONTEND_ROOT")
   fi
   cmake -G Ninja -S "$LATHE_ROOT" -B "$folder" -DLATHE_ONNX_ROOT="$LATHE_ONNX_ROOT" -DOpenVINO_DIR="$OpenVINO_DIR" \
-    -DLATHE_CUDA="${LATHE_CUDA:-AUTO}" "${launcher[@]}" "${options[@]}"
+    -DLATHE_CUDA="${LATHE_CUDA:-AUTO}" -DLATHE_TESTS="$tests" "${launcher[@]}" "${options[@]}"
   cmake --build "$folder" --parallel "$(nproc)" "${targets[@]}"
 }
 
