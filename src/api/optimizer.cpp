@@ -271,7 +271,7 @@ private:
 
     /// The INT8 network that was asked for; without corrections where a quick job's minute has no room for them or, if
     /// nobody asked for them, where they take too long or cannot be done.
-    Result<void> quantize_first() {
+    Result<void> quantize_corrected() {
         const bool asked = asked_for(options_);
         if ((asked && !options_.quick) || !corrections_of(effort_).any()) return quantize("int8", effort_, progress_);
         const double limit_s = options_.quick ? budget_.share(*options_.answer_limit_s, 22) : *options_.answer_limit_s;
@@ -282,7 +282,7 @@ private:
         } else if (corrections_fit(limit_s)) {
             TimeLimited limited(progress_, limit_s);
             auto made = quantize("int8", effort_, limited);
-            if (made || progress_.cancelled()) return made;
+            if (made || progress_.cancelled() || !becomes_int8()) return made;
             if (!limited.expired()) {
                 if (asked) return made;
                 why = made.error().message;
@@ -295,19 +295,41 @@ private:
         return quantize("int8", 0, progress_);
     }
 
+    QuantizeOptions quantize_options() const {
+        QuantizeOptions options;
+        options.target = target();
+        options.placement.exclude = options_.exclude;
+        options.placement.weights = options_.weights;
+        options.placement.activations = options_.activations;
+        options.method = options_.method;
+        options.noisy_in_float = options_.corrections.noisy_in_float.value_or(true);
+        return options;
+    }
+    /// Whether anything of the network does; unknown counts as so.
+    bool becomes_int8() const {
+        const auto made = quantize_model(model_, ranges_, quantize_options());
+        return !made || rounds_values(made->model.graph);
+    }
+
+    /// The first INT8 network. Where all of a network stays in float (weights from the left, products of activations
+    /// alone, what is too noisy), its other precisions are served.
+    Result<void> quantize_first() {
+        auto made = quantize_corrected();
+        if (progress_.cancelled() || (made && effort_ > 0) || becomes_int8()) return made;
+        std::erase(precisions_, Precision::int8);
+        quantizations_.erase("int8");
+        uncorrected_ = false;
+        leave_out("int8", "all of the model stays in float: lathe quantize --explain tells why, layer by layer");
+        return {};
+    }
+
     /// Writes the INT8 network called `name`.
     Result<void> quantize(const std::string& name, int effort, Progress& progress) {
         LATHE_TRY(const std::string key, quantization_stage_key(effort, !uncorrected_));
         const fs::path output = file("." + name + ".onnx");
         const std::string stage = name == "int8" ? "quantize" : "quantize " + name;
         LATHE_TRY(Json document, stages_.run(stage, key, {output}, [&]() -> Result<Json> {
-            QuantizeOptions options;
-            options.target = target();
-            options.placement.exclude = options_.exclude;
-            options.placement.weights = options_.weights;
-            options.placement.activations = options_.activations;
-            options.method = options_.method;
-            options.noisy_in_float = options_.corrections.noisy_in_float.value_or(true);
+            const QuantizeOptions options = quantize_options();
             const CorrectData data{options_.calibrate, options_.columns, preprocess_};
             LATHE_TRY(const CorrectOutcome outcome,
                       quantize_on_data(model_, ranges_, options, corrections_of(effort), data, progress));

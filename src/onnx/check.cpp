@@ -200,7 +200,10 @@ Error with_hint(Error error, const char* hint) {
 Result<void> check_onnx(const Model& model, const CheckOptions& options) {
     proto::Exporter exporter;
     exporter.data = proto::TensorData::large_emptied;
-    LATHE_TRY(const onnx::ModelProto message, exporter.model(model));
+    LATHE_TRY(onnx::ModelProto message, exporter.model(model));
+    // The checker refuses outputs that say nothing of their shape, which many files have and every runtime takes.
+    for (onnx::ValueInfoProto& output : *message.mutable_graph()->mutable_output())
+        if (output.type().has_tensor_type()) output.mutable_type()->mutable_tensor_type()->mutable_shape();
     auto verdict = proto::guarded(ErrorCode::verification_failed, "ONNX checker",
                                   [&] { onnx::checker::check_model(message, false, false, false); });
     if (!verdict) return with_hint(std::move(verdict).error(), "the model breaks a rule of the ONNX standard");
