@@ -171,13 +171,13 @@ std::vector<FallbackCase> cases() {
              "%c = Conv(%x, %w) {pads = [1, 1, 1, 1]}\n%y = Relu(%c)\noutput %y: float32[1, 8, 16, 16]\n",
          2, "Einsum"},
         {"ControlFlow",
-         stem + "%s = ReduceSum(%r) {keepdims = 0}\n%zero = Sub(%s, %s)\n%p = Greater(%s, %zero)\n"
-                "%y = If(%p) {then_branch = graph {\n  name \"then\"\n  %t = MatMul(%r, %r)\n  output %t: float32[1, "
-                "8, 16, "
-                "16]\n}, "
-                "else_branch = graph {\n  name \"else\"\n  %e = Identity(%r)\n  output %e: float32[1, 8, 16, 16]\n}}\n"
+         stem + "const %m: int64[] = {9}\nconst %on: bool[] = {true}\n"
+                "%y = Loop(%m, %on, %r) {body = graph {\n  input %i: int64[]\n  input %c: bool[]\n"
+                "  input %s: float32[1, 8, 16, 16]\n  const %half: float32[] = {0.5}\n  const %low: float32[] = {0.1}\n"
+                "  %t = Mul(%s, %half)\n  %q = ReduceMax(%t) {keepdims = 0}\n  %d = Greater(%q, %low)\n"
+                "  output %d: bool[]\n  output %t: float32[1, 8, 16, 16]\n}}\n"
                 "output %y: float32[1, 8, 16, 16]\n",
-         2, "If"},
+         2, "Loop"},
     };
 }
 
@@ -248,6 +248,7 @@ TEST_P(FallbackTest, PartsGiveWhatTheWholeGives) {
     options.allow_fallback = true;
     const auto split = must(backend->compile(model, options));
     const auto report = must(split->report());
+    ASSERT_FALSE(report.fallbacks.empty());
     EXPECT_THAT(report.fallbacks, Contains(HasSubstr("runs on the CPU: " + GetParam().on_cpu)));
     EXPECT_THAT(report.fallbacks.back(), HasSubstr("are copied between GPU and CPU in each run"));
     const auto whole = must(host->compile(model, {}));

@@ -37,7 +37,7 @@ def difference(found, wanted):
 def is_stable(model, feeds, wanted):
     """Whether inputs that differ in their last bits give the same: else roundings decide, and any answer is right."""
     random = np.random.default_rng(0)
-    near = {name: (value * (1 + 1e-6 * random.standard_normal(value.shape))).astype(value.dtype) if value.dtype == np.float32
+    near = {name: np.asarray(value * (1 + 1e-6 * random.standard_normal(value.shape)), np.float32) if value.dtype == np.float32
             else value for name, value in feeds.items()}
     return all(difference(a, b) < 2e-4 for a, b in zip(evaluate(model, near), wanted))
 

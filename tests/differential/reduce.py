@@ -15,6 +15,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 import oracle
+from graph import reads
 
 
 class Reducer:
@@ -39,7 +40,7 @@ class Reducer:
         for node in reversed(self.nodes):
             if any(name in needed and name not in cuts for name in node.output):
                 nodes.append(node)
-                needed.update(node.input)
+                needed.update(reads(node))
         given = [value.name for value in self.model.graph.input]
         inputs = [name for name in dict.fromkeys([*cuts, *given]) if name in needed]
         graph = helper.make_graph(

@@ -17,6 +17,8 @@
 #include <openvino/op/util/unary_elementwise_arithmetic.hpp>
 
 #include "backends/openvino/masks.hpp"
+#include "backends/openvino/mish.hpp"
+#include "backends/openvino/residuals.hpp"
 #include "backends/openvino/turns.hpp"
 
 namespace lathe::openvino {
@@ -196,6 +198,8 @@ void copy_shared_constants(ov::Model& model) {
 ov::CompiledModel compile_on_cpu(const std::shared_ptr<ov::Model>& model, ov::AnyMap properties) {
     join_linear_runs(*model);
     keep_turns_apart(*model);
+    keep_residuals_apart(*model);
+    write_mish_of_rows(*model);
     const auto precision = properties.find(ov::hint::inference_precision.name());
     if (precision != properties.end() && precision->second.as<ov::element::Type>() != ov::element::f32)
         give_masks_to_heads(*model);

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 
 #include "backends/openvino/quantised_semantics.hpp"
@@ -174,15 +175,52 @@ Nodes response_of_bias_one(Graph& graph, const Node& node) {
     return {std::move(normalised), made("Mul", {product, factor}, stem)};
 }
 
+/// Whether a value is a MatMul's, or computed of it number by number.
+bool is_of_product(const Graph& graph, const std::string& value, int steps = 12) {
+    static const std::unordered_set<std::string_view> by_number{"Add",
+                                                                "Sub",
+                                                                "Mul",
+                                                                "Div",
+                                                                "Relu",
+                                                                "Sigmoid",
+                                                                "Tanh",
+                                                                "Elu",
+                                                                "Clip",
+                                                                "HardSigmoid",
+                                                                "LeakyRelu",
+                                                                "Selu",
+                                                                "HardSwish",
+                                                                "Gelu",
+                                                                "Erf",
+                                                                "Softplus",
+                                                                "Mish",
+                                                                "Celu",
+                                                                "Abs",
+                                                                "Neg",
+                                                                "PRelu",
+                                                                "Sqrt",
+                                                                "ThresholdedRelu",
+                                                                "Softsign",
+                                                                "Max",
+                                                                "Min",
+                                                                "Identity",
+                                                                "Cast",
+                                                                "Exp",
+                                                                "Pow"};
+    const Node* source = producer(graph, value);
+    if (source == nullptr || steps == 0) return false;
+    if (source->is("MatMul")) return true;
+    return by_number.contains(source->op_type) && std::ranges::any_of(source->inputs, [&](const std::string& input) {
+               return is_of_product(graph, input, steps - 1);
+           });
+}
+
 //  x ──▶ PRelu(slope) ──▶ y   ==>   max(x, 0) + slope · min(x, 0)
 // Behind a product OpenVINO lets the product compute it, for which it wants a slope a column.
 Nodes slope_of_a_product(Graph& graph, const Node& node, std::int64_t opset) {
-    const Node* source = producer(graph, node.input(0));
-    if (source != nullptr && source->is("Add"))
-        source = producer(graph, graph.constant(source->input(0)) != nullptr ? source->input(1) : source->input(0));
     const auto slope = graph.info_or_name(node.input(1)).shape();
     const DataType type = type_of(graph, node.input(0));
-    if (source == nullptr || !source->is("MatMul") || opset < 8 || !slope || !is_floating(type)) return {};
+    if (!is_of_product(graph, node.input(0)) || opset < 8 || !slope || !is_floating(type)) return {};
     if (element_count(*slope) == 1 || element_count(*slope) == (slope->empty() ? 1 : slope->back())) return {};
     const std::string& stem = node.output(0);
     const std::string zero = add_scalar(graph, stem + "_zero", type, 0);
@@ -349,14 +387,28 @@ Nodes slice_of_gathered(Graph& graph, const Node& node, std::int64_t opset) {
     return {std::move(slice)};
 }
 
+//  x [T, N, 1] ──▶ LSTM, GRU or RNN, others   ==>   x ──▶ Max(x, x) ──▶ LSTM
+// Of one number a step, turned from and to [N, T, 1] without a copy, the layer's results take the place of what the
+// others read.
+Nodes sequence_of_its_own(Graph& graph, const Node& node, const Uses& uses) {
+    const std::string& sequence = node.input(0);
+    const auto dims = graph.info_or_name(sequence).shape();
+    if (!dims || dims->size() != 3 || dims->back() != 1) return {};
+    if (uses.use_count(sequence) < 2) return {};
+    Node layer = node;
+    layer.inputs[0] = graph.unique_name(node.output(0) + "_sequence");
+    return {made("Max", {sequence, sequence}, layer.input(0)), layer};
+}
+
 Nodes instead_of(Graph& graph, const Node& node, std::int64_t opset, const QuantisedSemantics& quantised,
-                 const HardGates& gates) {
+                 const HardGates& gates, const Uses& uses) {
     if (Nodes nodes = gates.instead_of(graph, node, opset); !nodes.empty()) return nodes;
     if (Nodes nodes = quantised.instead_of(graph, node); !nodes.empty()) return nodes;
     if (node.is("ReduceMax") || node.is("ReduceMin")) return infinite_extreme(graph, node);
     if (node.is("NonMaxSuppression")) return dropped_beyond_threshold(graph, node);
     if (node.is("Softmax") && opset < 13) return coerced_softmax(graph, node);
     if (node.is("Resize")) return counted_from_the_front(graph, node);
+    if (node.is("LSTM") || node.is("GRU") || node.is("RNN")) return sequence_of_its_own(graph, node, uses);
     if (node.is("LRN")) return response_of_bias_one(graph, node);
     if (node.is("Slice")) return slice_of_gathered(graph, node, opset);
     if (node.is("PRelu")) return slope_of_a_product(graph, node, opset);
@@ -385,7 +437,8 @@ void write_onnx_semantics(Graph& graph, std::int64_t opset) {
         if (!replace_each(graph, [&](const Node& node) { return windows_as_onnx(graph, node, opset); })) break;
     const QuantisedSemantics quantised(graph);
     const HardGates gates(graph);
-    replace_each(graph, [&](const Node& node) { return instead_of(graph, node, opset, quantised, gates); });
+    const Uses uses(graph);
+    replace_each(graph, [&](const Node& node) { return instead_of(graph, node, opset, quantised, gates, uses); });
 }
 
 } // namespace lathe::openvino

@@ -22,6 +22,7 @@ namespace lathe::openvino {
 ///   Reduce..., Global...Pool of lines               what is added by channel behind it is another channel's
 ///   Reduce... behind an Unsqueeze                   the new axis is at another place
 ///   Slice before GatherElements                     it is left out where it begins at 0
+///   LSTM, GRU, RNN of one number a step             where others read the sequence too, its axes are exchanged
 ///   Concat of quantised int8, or of several zero points   an int8 convolution behind it gives something else
 ///   AveragePool of bytes that counts its padding    the padding is 0, whatever the zero point
 ///   Concat of rows that is quantised for a MatMul   it has a zero point a row then, which it refuses

@@ -15,7 +15,7 @@ inline constexpr std::size_t most_written_nodes = 8192;
 /// What is done with an If whose condition only running tells.
 enum class OpenConditions {
     left,     ///< nothing: its condition may still become a constant
-    selected, ///< both branches are computed and their results chosen from, where that is cheap and shapes are equal
+    selected, ///< both branches are computed and their results chosen from, where shapes are equal
 };
 
 /// Replaces in the main graph: If by the branch that a constant condition takes, or by both and Where; Loop whose

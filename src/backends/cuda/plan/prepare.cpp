@@ -173,8 +173,9 @@ bool needs_writing_out(const Graph& graph, const Node& node) {
 }
 
 /// Functions and control flow are written out until neither is left that can be. Of an If that only running decides
-/// both branches are taken last: what is written out before may settle its condition.
-Result<void> write_out(Model& model) {
+/// both branches are taken last: what is written out before may settle its condition. Whether there was any.
+Result<bool> write_out(Model& model) {
+    bool any = false;
     for (std::size_t round = 0; round < max_pass_rounds; ++round) {
         LATHE_TRY(bool written,
                   write_out_functions(model, [&](const Node& node) { return needs_writing_out(model.graph, node); }));
@@ -185,8 +186,39 @@ Result<void> write_out(Model& model) {
             LATHE_TRY(written, write_out_control_flow(model, OpenConditions::selected));
         }
         if (!written) break;
+        any = true;
         LATHE_CHECK(settle_anew(model));
     }
+    return any;
+}
+
+/// Operators that are some others where their sizes are known.
+Result<void> write_out_operators(Model& model, Precision precision, std::size_t inputs) {
+    if (write_out_powers(model.graph, model.opset())) LATHE_CHECK(settle(model));
+    // Of constants it folds as soon as it is written as products.
+    if (write_out_einsum(model.graph, model.opset())) LATHE_CHECK(settle(model));
+    if (write_out_batch_first(model.graph)) LATHE_CHECK(settle(model));
+    if (write_out_fourier(model.graph, model.opset())) LATHE_CHECK(settle_anew(model));
+    if (write_out_pool_indices(model.graph)) LATHE_CHECK(settle(model));
+    if (write_out_col2im(model.graph)) LATHE_CHECK(settle(model));
+    if (write_out_response_normalization(model.graph)) LATHE_CHECK(settle(model));
+    if (write_out_mean_variance(model.graph, model.opset())) LATHE_CHECK(settle(model));
+    if (write_out_determinants(model.graph, model.opset())) LATHE_CHECK(settle(model));
+    if (write_out_deform_conv(model.graph, model.opset())) LATHE_CHECK(settle(model));
+    if (write_out_computed_filters(model.graph, inputs)) LATHE_CHECK(settle(model));
+    // Partial sums are stored: 8 bits of mantissa are too few for that.
+    if (precision != Precision::bfloat16 && write_out_few_filters(model.graph)) LATHE_CHECK(settle(model));
+    if (write_out_resize(model.graph, model.opset())) LATHE_CHECK(settle(model));
+    const auto of_floats = [&](const Node& node) { return is_floating(type_of(model.graph, node.input(0))); };
+    if (write_out_reductions(model.graph, model.opset(), of_floats)) LATHE_CHECK(settle(model));
+    return {};
+}
+
+/// Of both, with what the bodies hold.
+Result<void> write_out_all(Model& model, Precision precision, std::size_t inputs) {
+    LATHE_CHECK(write_out_operators(model, precision, inputs));
+    LATHE_TRY(const bool written, write_out(model));
+    if (written) LATHE_CHECK(write_out_operators(model, precision, inputs));
     return {};
 }
 
@@ -232,24 +264,7 @@ Result<Model> specialise(const Prepared& prepared, const std::vector<Shape>& sha
     }
     LATHE_CHECK(apply_values(model));
     LATHE_CHECK(settle_anew(model));
-    if (write_out_powers(model.graph, model.opset())) LATHE_CHECK(settle(model));
-    // Of constants it folds as soon as it is written as products.
-    if (write_out_einsum(model.graph, model.opset())) LATHE_CHECK(settle(model));
-    if (write_out_batch_first(model.graph)) LATHE_CHECK(settle(model));
-    if (write_out_fourier(model.graph, model.opset())) LATHE_CHECK(settle_anew(model));
-    if (write_out_pool_indices(model.graph)) LATHE_CHECK(settle(model));
-    if (write_out_col2im(model.graph)) LATHE_CHECK(settle(model));
-    if (write_out_response_normalization(model.graph)) LATHE_CHECK(settle(model));
-    if (write_out_mean_variance(model.graph, model.opset())) LATHE_CHECK(settle(model));
-    if (write_out_determinants(model.graph, model.opset())) LATHE_CHECK(settle(model));
-    if (write_out_deform_conv(model.graph, model.opset())) LATHE_CHECK(settle(model));
-    if (write_out_computed_filters(model.graph, inputs)) LATHE_CHECK(settle(model));
-    // Partial sums are stored: 8 bits of mantissa are too few for that.
-    if (prepared.precision != Precision::bfloat16 && write_out_few_filters(model.graph)) LATHE_CHECK(settle(model));
-    if (write_out_resize(model.graph, model.opset())) LATHE_CHECK(settle(model));
-    const auto of_floats = [&](const Node& node) { return is_floating(type_of(model.graph, node.input(0))); };
-    if (write_out_reductions(model.graph, model.opset(), of_floats)) LATHE_CHECK(settle(model));
-    LATHE_CHECK(write_out(model));
+    LATHE_CHECK(write_out_all(model, prepared.precision, inputs));
     for (std::size_t round = 0; round < max_pass_rounds && fold_empty_values(model.graph, inputs); ++round) {
         LATHE_CHECK(settle_anew(model));
     }
@@ -258,7 +273,7 @@ Result<Model> specialise(const Prepared& prepared, const std::vector<Shape>& sha
         LATHE_TRY(const bool bounded, bound_rows(model));
         if (!bounded) break;
         LATHE_CHECK(settle_anew(model));
-        LATHE_CHECK(write_out(model));
+        LATHE_CHECK(write_out_all(model, prepared.precision, inputs));
     }
     for (const auto& node : model.graph.nodes) {
         if (is_bounded(*node)) continue;

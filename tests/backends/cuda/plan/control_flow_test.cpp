@@ -72,6 +72,21 @@ const std::vector<FlowCase>& flow_cases() {
          "    output %t: float32[2, 3]\n    output %u: float32[2, 3]\n}}\n"
          "output %last: float32[2, 3]\noutput %all: float32[4, 2, 3]\n",
          {{4, 2, 3}, {2, 3}}},
+        {"ProductsInBranches",
+         "opset 18\ninput %x: float32[2, 3]\nconst %zero: float32[] = {0.0}\n"
+         "const %turn: float32[3, 3] = {0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 2.0, 0.0, 0.0}\n"
+         "%m = ReduceMax(%x) {keepdims = 0}\n%c = Greater(%m, %zero)\n"
+         "%y = If(%c) {then_branch = graph {\n    %t = MatMul(%x, %turn)\n    output %t: float32[2, 3]\n"
+         "}, else_branch = graph {\n    %e = Relu(%x)\n    output %e: float32[2, 3]\n}}\noutput %y: float32[2, 3]\n",
+         {{2, 3}}},
+        // Operators that are some others, behind others' bodies.
+        {"NormalizationInAScan",
+         "opset 18\ninput %x: float32[4, 2, 3]\ninput %h: float32[2, 3]\n"
+         "%last, %all = Scan(%h, %x) {num_scan_inputs = 1, body = graph {\n    input %s: float32[2, 3]\n"
+         "    input %r: float32[2, 3]\n    %u = Add(%s, %r)\n    %t = LpNormalization(%u) {axis = 1}\n"
+         "    %v = Identity(%t)\n    output %t: float32[2, 3]\n    output %v: float32[2, 3]\n}}\n"
+         "output %last: float32[2, 3]\noutput %all: float32[4, 2, 3]\n",
+         {{4, 2, 3}, {2, 3}}},
     };
     return all;
 }
@@ -119,14 +134,14 @@ TEST(ControlFlowRefusals, SayWhatIsNotKnown) {
                 testing::HasSubstr("pass the limit of 8192 nodes"));
 }
 
-TEST(ControlFlowRefusals, DoNotComputeAProductInVain) {
+TEST(ControlFlowRefusals, BranchesOfOtherShapes) {
     const std::string text =
-        "opset 18\ninput %x: float32[2, 3]\ninput %w_m: float32[3, 3]\nconst %zero: float32[] = {0.0}\n"
+        "opset 18\ninput %x: float32[2, 3]\nconst %zero: float32[] = {0.0}\nconst %axes: int64[1] = {1}\n"
         "%m = ReduceMax(%x) {keepdims = 0}\n%c = Greater(%m, %zero)\n"
-        "%y = If(%c) {then_branch = graph {\n    %t = MatMul(%x, %w_m)\n    output %t: float32[2, 3]\n"
-        "}, else_branch = graph {\n    %e = Relu(%x)\n    output %e: float32[2, 3]\n}}\noutput %y: float32[2, 3]\n";
+        "%y = If(%c) {then_branch = graph {\n    %t = ReduceSum(%x, %axes)\n    output %t: float32[2, 1]\n"
+        "}, else_branch = graph {\n    %e = Relu(%x)\n    output %e: float32[2, 3]\n}}\noutput %y: float32[2, ?]\n";
     const std::string why = refusal_of(text, {{2, 3}});
-    EXPECT_THAT(why, testing::HasSubstr("a branch has a MatMul"));
+    EXPECT_THAT(why, testing::HasSubstr("different or unknown shapes"));
     EXPECT_THAT(why, testing::HasSubstr("--allow-fallback"));
 }
 

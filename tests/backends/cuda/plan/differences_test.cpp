@@ -240,7 +240,50 @@ std::vector<Difference> differences() {
          "%y = Conv(%t, %v) {group = 6, pads = [1, 0], strides = [2]}\noutput %y: float32[1, 12, 1]\n",
          {{"w", {4, 1, 1}}, {"v", {12, 1, 4}}},
          {{"x", {1, 4, 6}}}},
+        // It ended the process with a segmentation fault.
+        {"attention_of_what_it_is_added_to",
+         "opset 13\ninput %v: float32[8, 4, 12]\ninput %k: float32[8, 12, 4]\n"
+         "%q = Relu(%v)\n%scores = MatMul(%q, %k)\n%shares = Softmax(%scores) {axis = -1}\n"
+         "%heads = MatMul(%shares, %v)\n%y = Add(%q, %heads)\noutput %y: float32[8, 4, 12]\n"
+         "output %heads: float32[8, 4, 12]\n",
+         {},
+         {{"v", {8, 4, 12}}, {"k", {8, 12, 4}}}},
+        {"attention_whose_keys_meet_it_again",
+         "opset 13\ninput %v: float32[8, 4, 12]\ninput %k: float32[8, 12, 4]\nconst %flat: int64[2] = {8, 48}\n"
+         "const %rows: int64[3] = {8, 4, 12}\n"
+         "%q = Sigmoid(%v)\n%half = Tanh(%q)\n%scores = MatMul(%half, %k)\n"
+         "%shares = Softmax(%scores) {axis = -1}\n%heads = MatMul(%shares, %v)\n%long = Reshape(%heads, %flat)\n"
+         "%back = Reshape(%long, %rows)\n%again = Abs(%q)\n%y = Mul(%back, %again)\noutput %y: float32[8, 4, 12]\n",
+         {},
+         {{"v", {8, 4, 12}}, {"k", {8, 12, 4}}}},
+        {"attention_that_is_read_twice",
+         "opset 13\ninput %v: float32[2, 5, 8]\ninput %k: float32[2, 8, 5]\ninput %z: float32[2, 5, 8]\n"
+         "%scores = MatMul(%v, %k)\n%shares = Softmax(%scores) {axis = -1}\n%heads = MatMul(%shares, %v)\n"
+         "%less = Sub(%heads, %z)\n%y = Mul(%less, %heads)\noutput %y: float32[2, 5, 8]\n",
+         {},
+         {{"v", {2, 5, 8}}, {"k", {2, 8, 5}}, {"z", {2, 5, 8}}}},
+        {"steps_of_one_number_that_are_put_out_too",
+         "opset 13\ninput %x: float32[3, 2, 1]\ninput %w: float32[1, 1, 1]\ninput %r: float32[1, 1, 1]\n"
+         "const %axes: int64[1] = {2}\nconst %rows: int64[3] = {3, 2, 1}\n"
+         "%s = Selu(%x)\n%h = RNN(%s, %w, %r) {direction = \"reverse\", hidden_size = 1}\n"
+         "%t = Transpose(%h) {perm = [0, 2, 1, 3]}\n%y = Reshape(%t, %rows)\n%z = Unsqueeze(%s, %axes)\n"
+         "output %y: float32[3, 2, 1]\noutput %z: float32[3, 2, 1, 1]\n",
+         {{"w", {1, 1, 1}}, {"r", {1, 1, 1}}},
+         {{"x", {3, 2, 1}}}},
         // These it refused.
+        {"mish_between_layers_of_rows",
+         "opset 13\ninput %x: float32[8, 6]\ninput %w: float32[6, 10]\ninput %v: float32[10, 6]\n"
+         "const %large: float32[] = {30.0}\n%a = MatMul(%x, %w)\n%a2 = Mul(%a, %large)\n%s = Softplus(%a2)\n"
+         "%t = Tanh(%s)\n%m = Mul(%a2, %t)\n%y = MatMul(%m, %v)\noutput %y: float32[8, 6]\n",
+         {{"w", {6, 10}}, {"v", {10, 6}}},
+         {{"x", {8, 6}}}},
+        {"slopes_by_channel_behind_a_product",
+         "opset 21\ninput %x: float32[3, 2, 4, 7]\ninput %w: float32[7, 7]\nconst %slope: float32[2, 1, 1] = {0.1, "
+         "0.3}\n"
+         "%a = MatMul(%x, %w)\n%s = Sigmoid(%a)\n%m = Mul(%a, %s)\n%y = PRelu(%m, %slope)\n"
+         "output %y: float32[3, 2, 4, 7]\n",
+         {{"w", {7, 7}}},
+         {{"x", {3, 2, 4, 7}}}},
         {"instance_norm_of_lines",
          "opset 13\ninput %x: float32[3, 7, 24]\ninput %g: float32[7]\ninput %b: float32[7]\n"
          "%y = InstanceNormalization(%x, %g, %b) {epsilon = 0.01}\noutput %y: float32[3, 7, 24]\n",
