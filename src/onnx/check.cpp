@@ -10,6 +10,7 @@
 #include <onnx/defs/schema.h>
 #include <onnx/shape_inference/implementation.h>
 
+#include "graph/subgraphs.hpp"
 #include "onnx/proto.hpp"
 
 namespace lathe {
@@ -65,19 +66,6 @@ Result<void> take_over(const onnx::GraphProto& proto, Graph& graph) {
         }
     }
     return {};
-}
-
-void forget_value_infos(Graph& graph) {
-    graph.value_infos.clear();
-    for (const auto& node : graph.nodes) {
-        for (Attribute& attribute : node->attributes) {
-            if (auto* box = std::get_if<GraphBox>(&attribute.value)) forget_value_infos(**box);
-            if (auto* boxes = std::get_if<std::vector<GraphBox>>(&attribute.value)) {
-                for (const GraphBox& each : *boxes)
-                    forget_value_infos(*each);
-            }
-        }
-    }
 }
 
 /// The number in a constant of one element; nothing for others.
@@ -196,6 +184,12 @@ Error with_hint(Error error, const char* hint) {
 }
 
 } // namespace
+
+void forget_value_infos(Graph& graph) {
+    graph.value_infos.clear();
+    for (const auto& node : graph.nodes)
+        for_each_subgraph(*node, forget_value_infos);
+}
 
 Result<void> check_onnx(const Model& model, const CheckOptions& options) {
     proto::Exporter exporter;

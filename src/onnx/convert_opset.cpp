@@ -164,6 +164,17 @@ Result<void> same_interface(const Graph& before, const Graph& after) {
                  re_export};
 }
 
+/// Shapes as they were told: the converter's own inference has another rule for pools that round up.
+void keep_shapes(const Graph& from, Graph& to) {
+    forget_value_infos(to);
+    for (const auto& node : to.nodes) {
+        for (const std::string& output : node->outputs) {
+            const auto told = from.value_infos.find(output);
+            if (told != from.value_infos.end()) to.value_infos.insert(*told);
+        }
+    }
+}
+
 } // namespace
 
 Result<void> convert_opset(Model& model, std::int64_t target) {
@@ -208,6 +219,7 @@ Result<void> convert_opset(Model& model, std::int64_t target) {
     LATHE_TRY(Model converted, importer.model(output));
     restore(model, converted);
     tell_names_apart(model.graph, converted.graph);
+    keep_shapes(model.graph, converted.graph);
     LATHE_CHECK(same_interface(model.graph, converted.graph));
     LATHE_CHECK(verify(converted));
     auto verdict = check_onnx(converted, {true});

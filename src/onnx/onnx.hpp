@@ -74,6 +74,9 @@ struct CheckOptions {
 /// ONNX's own checker. Large weights are not copied for it. Error: verification_failed with the checker's words.
 Result<void> check_onnx(const Model& model, const CheckOptions& options = {});
 
+/// Types and shapes of values between nodes go, in bodies too.
+void forget_value_infos(Graph& graph);
+
 struct InferOptions {
     /// Forget the value infos first (they are stale after input shapes changed or nodes were rewritten).
     bool discard_existing = false;

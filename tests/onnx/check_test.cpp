@@ -15,6 +15,13 @@ TEST(Check, AcceptsAValidModelAndNamesWhatIsWrongElsewhere) {
     EXPECT_NE(verdict.error().message.find("Rellu"), std::string::npos);
 }
 
+TEST(Check, AcceptsOutputsOfWhichNoShapeIsTold) {
+    Model model = test::model_from("agraph (float[2] x) => (float[2] y) { y = Relu(x) }");
+    model.graph.outputs[0].dims.reset();
+    const auto verdict = check_onnx(model, {true});
+    EXPECT_TRUE(verdict) << verdict.error().describe();
+}
+
 TEST(Check, FullFindsShapesThatContradict) {
     const Model model =
         test::model_from("agraph (float[2, 3] x, float[4, 5] w) => (float[2, 5] y) { y = MatMul(x, w) }");
