@@ -40,8 +40,9 @@ public:
 
     Result<std::optional<Batch>> next(std::size_t count) override {
         count = std::min(count, chosen_.size() - position_);
-        // Whole inputs cannot be put together to larger ones.
-        if (std::ranges::any_of(columns_, &Column::whole)) count = std::min<std::size_t>(count, 1);
+        // Whole inputs cannot be put together to larger ones, unless they are the same for all.
+        const auto is_own = [](const Column& column) { return column.whole && !column.shared; };
+        if (std::ranges::any_of(columns_, is_own)) count = std::min<std::size_t>(count, 1);
         if (count == 0) return std::optional<Batch>{};
         Batch batch;
         for (const Column& column : columns_) {
@@ -52,8 +53,9 @@ public:
             }
             HostTensor tensor(column.input.name, column.input.type,
                               column.whole ? std::move(sample) : with_batch(count, sample));
-            const std::size_t bytes = tensor.bytes.size() / count;
-            for (std::size_t i = 0; i < count; ++i) {
+            const std::size_t parts = column.whole ? 1 : count;
+            const std::size_t bytes = tensor.bytes.size() / parts;
+            for (std::size_t i = 0; i < parts; ++i) {
                 const std::size_t index = chosen_[position_ + i];
                 LATHE_CHECK(copy_sample(column, index, std::span(tensor.bytes).subspan(i * bytes, bytes)));
             }

@@ -407,6 +407,27 @@ TEST(ArraysInMemory, StatesAndNumbersBesideWhatHasABatch) {
     EXPECT_EQ((*alone)->size(), 1U);
 }
 
+// A diffusion model: samples of a fixed batch beside a step that is the same for all of them.
+TEST(ArraysInMemory, ANumberIsThatOfAllSamplesOfABatch) {
+    const std::vector<InputSpec> inputs{{"sample", DataType::float32, {-1, 4}}, {"step", DataType::int64, {}}};
+    HostTensor step("step", DataType::int64, {});
+    step.as<std::int64_t>()[0] = 981;
+    HostTensor sample("sample", DataType::float32, {4, 4});
+    for (std::size_t i = 0; i < 16; ++i)
+        sample.as<float>()[i] = static_cast<float>(i);
+    auto data = dataset_of_arrays({sample, step}, {}, inputs, {});
+    ASSERT_TRUE(data) << data.error().describe();
+    EXPECT_EQ((*data)->size(), 4U);
+    for (const float first : {0.0F, 8.0F}) {
+        auto batch = (*data)->next(2);
+        ASSERT_TRUE(batch && *batch) << "batches of two";
+        EXPECT_EQ((*batch)->inputs[0].shape, (Shape{2, 4}));
+        EXPECT_EQ((*batch)->inputs[0].as<float>()[0], first);
+        EXPECT_EQ((*batch)->inputs[1].shape, Shape{});
+        EXPECT_EQ((*batch)->inputs[1].as<std::int64_t>()[0], 981);
+    }
+}
+
 TEST(Scatter, EveryPrefixIsSpreadEvenly) {
     EXPECT_THAT(scatter(0), testing::IsEmpty());
     EXPECT_THAT(scatter(1), ElementsAre(0));
