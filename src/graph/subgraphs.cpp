@@ -114,6 +114,25 @@ std::vector<std::string> captured_names(const Node& node) {
     return names;
 }
 
+BorrowedValues::BorrowedValues(Graph& body, const Graph& around, const Node& node) : body_(body) {
+    const std::unordered_set<std::string> own = defined_names(body);
+    for (const std::string& name : captured_names(node)) {
+        if (own.contains(name)) continue;
+        if (const Tensor* constant = around.constant(name)) {
+            if (body.initializers.emplace(name, constant->renamed(name)).second) constants_.push_back(name);
+        } else if (auto info = around.info(name)) {
+            if (body.value_infos.emplace(name, std::move(*info)).second) infos_.push_back(name);
+        }
+    }
+}
+
+BorrowedValues::~BorrowedValues() {
+    for (const std::string& name : constants_)
+        body_.initializers.erase(name);
+    for (const std::string& name : infos_)
+        body_.value_infos.erase(name);
+}
+
 std::string sparse_initializer_name(std::string_view serialized) {
     constexpr std::uint64_t sparse_values = 1; // SparseTensorProto.values
     constexpr std::uint64_t tensor_name = 8;   // TensorProto.name

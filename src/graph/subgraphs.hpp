@@ -35,6 +35,20 @@ std::unordered_set<std::string> defined_names(const Graph& graph);
 /// Names that the subgraphs of the node read from outside, each once, in order of first reading.
 std::vector<std::string> captured_names(const Node& node);
 
+/// While it lives, a body has what is known of the values that it reads from outside: their types and shapes, and as
+/// initializers those that are constant.
+class BorrowedValues {
+public:
+    BorrowedValues(Graph& body, const Graph& around, const Node& node);
+    BorrowedValues(const BorrowedValues&) = delete;
+    BorrowedValues& operator=(const BorrowedValues&) = delete;
+    ~BorrowedValues();
+
+private:
+    Graph& body_;
+    std::vector<std::string> infos_, constants_;
+};
+
 /// Name of a serialized onnx.SparseTensorProto (its values' name); "" if the bytes are not one.
 std::string sparse_initializer_name(std::string_view serialized);
 

@@ -77,8 +77,8 @@ struct KnownWrong {
     bool (*holds)(const Graph& graph, const Node& node);
 };
 
-const std::array<KnownWrong, 4>& wrong_resizes() {
-    static const std::array<KnownWrong, 4> list{{
+const std::array<KnownWrong, 5>& wrong_resizes() {
+    static const std::array<KnownWrong, 5> list{{
         {"Resize with antialias",
          [](const Graph&, const Node& node) { return node.is("Resize") && node.int_or("antialias", 0) != 0; }},
         {"Resize with exclude_outside",
@@ -91,6 +91,12 @@ const std::array<KnownWrong, 4>& wrong_resizes() {
          [](const Graph& graph, const Node& node) {
              return node.is("Resize") && node.string_or("coordinate_transformation_mode", "") == "align_corners" &&
                     cuts_a_fraction(graph, node);
+         }},
+        {"Resize between corners to the pixel below or above", // which the last one misses by rounding
+         [](const Graph&, const Node& node) {
+             const std::string mode = node.string_or("nearest_mode", "round_prefer_floor");
+             return node.is("Resize") && node.string_or("coordinate_transformation_mode", "") == "align_corners" &&
+                    node.string_or("mode", "nearest") == "nearest" && (mode == "floor" || mode == "ceil");
          }},
     }};
     return list;

@@ -161,7 +161,10 @@ Nodes without_missing(Graph& graph, const Node& node, std::int64_t opset) {
 void write(Graph& graph, std::int64_t opset) {
     write_out_resize(graph, opset, [&](const Node& node) { return is_wrong_resize(graph, node); });
     for (const auto& node : graph.nodes)
-        for_each_subgraph(*node, [&](Graph& body) { write(body, opset); });
+        for_each_subgraph(*node, [&](Graph& body) {
+            const BorrowedValues borrowed(body, graph, *node);
+            write(body, opset);
+        });
     replace_each(graph, [&](const Node& node) { return without_missing(graph, node, opset); });
 }
 

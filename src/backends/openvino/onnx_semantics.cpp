@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <optional>
@@ -123,6 +124,81 @@ Nodes infinite_extreme(Graph& graph, const Node& node) {
     nodes.push_back(made("Mul", {extreme, factor(2.0F)}, written));
     if (narrow) nodes.push_back(cast(written, type, stem));
     return nodes;
+}
+
+bool is_extreme(const Node& node) { return node.is("ReduceMax") || node.is("ReduceMin") || node.is("GlobalMaxPool"); }
+
+//  x ──▶ ReduceMax ──▶ y   ==>   x ──▶ ReduceMax ──▶ Max(m, m) ──▶ y
+// What quantises y, OpenVINO lets the reduction do, which then compares what it has cut to the bytes' type.
+Nodes extreme_of_floats(Graph& graph, const Node& node) {
+    Nodes nodes = node.is("GlobalMaxPool") ? Nodes{} : infinite_extreme(graph, node);
+    if (!is_floating(type_of(graph, node.input(0)))) return nodes;
+    if (nodes.empty()) nodes.push_back(node);
+    const auto reduction = std::ranges::find_if(nodes, is_extreme);
+    const std::string found = graph.unique_name(node.output(0) + "_found");
+    Node same = made("Max", {found, found}, reduction->output(0));
+    reduction->outputs = {found};
+    nodes.insert(std::next(reduction), std::move(same));
+    return nodes;
+}
+
+//  x ──▶ node   ==>   x ──▶ Max(x, x) ──▶ node
+Nodes of_its_own(Graph& graph, const Node& node) {
+    Node reader = node;
+    reader.inputs[0] = graph.unique_name(node.output(0) + "_read");
+    return {made("Max", {node.input(0), node.input(0)}, reader.input(0)), reader};
+}
+
+/// A Pad of bytes by another number than 0, or along an axis of one element, where there is a zero point: OpenVINO pads
+/// by it, and by 0 bytes.
+bool pads_bytes_otherwise(const Graph& graph, const Node& node, std::int64_t opset) {
+    if (!node.is("Pad") || node.string_or("mode", "constant") != "constant") return false;
+    const auto shape = graph.info_or_name(node.input(0)).shape();
+    if (!shape) return true;
+    const auto pads = constant_pads(graph, node, shape->size(), opset);
+    const Tensor* value = node.inputs.size() > 2 ? graph.constant(node.input(2)) : nullptr;
+    const bool given = node.inputs.size() > 2 && !node.input(2).empty();
+    if (!pads || (given && value == nullptr) || node.float_or("value", 0) != 0) return true;
+    if (given && uniform_value(*value) != 0.0F) return true;
+    for (std::size_t i = 0; i < shape->size(); ++i)
+        if ((*shape)[i] == 1 && ((*pads)[i] != 0 || (*pads)[shape->size() + i] != 0)) return true;
+    return false;
+}
+
+/// A window over columns of a product: OpenVINO takes the product's scales, one a column, to lie along axis 1.
+bool slides_over_columns(const Graph& graph, const Node& node) {
+    if (!node.is("AveragePool") && !node.is("MaxPool") && !node.is("Resize")) return false;
+    const Node* source = producer(graph, node.input(0));
+    if (source != nullptr && source->is("Add"))
+        source = producer(graph, graph.constant(source->input(0)) != nullptr ? source->input(1) : source->input(0));
+    return source != nullptr && source->is("MatMul");
+}
+
+/// Whether bytes reach a product of rows, moved or pooled on their way or not.
+bool reach_a_product(const Uses& uses, const std::string& value, int steps = 8) {
+    static const std::unordered_set<std::string_view> moving{
+        "DequantizeLinear", "MaxPool", "AveragePool", "Reshape", "Flatten", "Transpose", "Squeeze", "Tile",
+        "Unsqueeze",        "Slice",   "Split",       "Pad",     "Resize",  "Identity",  "Concat"};
+    return std::ranges::any_of(uses.consumers(value), [&](const Node* reader) {
+        if (reader->is("MatMul") || reader->is("Gemm")) return true;
+        return steps > 0 && moving.contains(reader->op_type) &&
+               std::ranges::any_of(reader->outputs,
+                                   [&](const std::string& each) { return reach_a_product(uses, each, steps - 1); });
+    });
+}
+
+/// Quantised behind a Concat, and a factor or shift or none: OpenVINO gives each joined part a zero point, which a
+/// MatMul refuses. (QuantisedSemantics writes what it reads with nothing between.)
+bool quantises_parts_of_a_product(const Graph& graph, const Node& node, const Uses& uses) {
+    if (!node.is("QuantizeLinear")) return false;
+    const Node* source = producer(graph, node.input(0));
+    if (source == nullptr) return false;
+    if (source->is("Mul") || source->is("Add") || source->is("Sub") || source->is("Div")) {
+        const bool first = graph.constant(source->input(0)) != nullptr;
+        if (!first && graph.constant(source->input(1)) == nullptr) return false;
+        source = producer(graph, source->input(first ? 1 : 0));
+    }
+    return source != nullptr && source->is("Concat") && reach_a_product(uses, node.output(0));
 }
 
 //  NonMaxSuppression(iou_threshold t)   ==>   NonMaxSuppression(the next float after t)
@@ -387,14 +463,12 @@ Nodes slice_of_gathered(Graph& graph, const Node& node, std::int64_t opset) {
     return {std::move(slice)};
 }
 
-//  x [T, N, 1] ──▶ LSTM, GRU or RNN, others   ==>   x ──▶ Max(x, x) ──▶ LSTM
-// Of one number a step, turned from and to [N, T, 1] without a copy, the layer's results take the place of what the
-// others read.
+//  x ──▶ LSTM, GRU or RNN, others   ==>   x ──▶ Max(x, x) ──▶ LSTM
+// Turned from and to [N, T, features] without a copy, the layer reads what takes the place of others' values, or writes
+// its results there.
 Nodes sequence_of_its_own(Graph& graph, const Node& node, const Uses& uses) {
     const std::string& sequence = node.input(0);
-    const auto dims = graph.info_or_name(sequence).shape();
-    if (!dims || dims->size() != 3 || dims->back() != 1) return {};
-    if (uses.use_count(sequence) < 2) return {};
+    if (uses.use_count(sequence) < 2 || !is_floating(type_of(graph, sequence))) return {};
     Node layer = node;
     layer.inputs[0] = graph.unique_name(node.output(0) + "_sequence");
     return {made("Max", {sequence, sequence}, layer.input(0)), layer};
@@ -404,6 +478,10 @@ Nodes instead_of(Graph& graph, const Node& node, std::int64_t opset, const Quant
                  const HardGates& gates, const Uses& uses) {
     if (Nodes nodes = gates.instead_of(graph, node, opset); !nodes.empty()) return nodes;
     if (Nodes nodes = quantised.instead_of(graph, node); !nodes.empty()) return nodes;
+    if (is_extreme(node) && quantised.any()) return extreme_of_floats(graph, node);
+    if (quantised.any() && (slides_over_columns(graph, node) || quantises_parts_of_a_product(graph, node, uses) ||
+                            pads_bytes_otherwise(graph, node, opset)))
+        return of_its_own(graph, node);
     if (node.is("ReduceMax") || node.is("ReduceMin")) return infinite_extreme(graph, node);
     if (node.is("NonMaxSuppression")) return dropped_beyond_threshold(graph, node);
     if (node.is("Softmax") && opset < 13) return coerced_softmax(graph, node);
@@ -427,6 +505,7 @@ void write_onnx_semantics(Graph& graph, std::int64_t opset) {
     for (const auto& node : graph.nodes) {
         for_each_subgraph(*node, [&](Graph& body) {
             if (node->is("If") && opset >= 10) slice_empty_results(body, graph);
+            const BorrowedValues borrowed(body, graph, *node);
             write_onnx_semantics(body, opset);
         });
     }

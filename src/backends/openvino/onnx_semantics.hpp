@@ -18,11 +18,14 @@ namespace lathe::openvino {
 ///   Pad with 0 before MaxPool                       it fuses them, and pads with minus infinity
 ///   Add, Sub, Mul of int8 and uint8                 it saturates where ONNX wraps around
 ///   ReduceMax, ReduceMin that are compared or put out   of infinities alone they give the last finite number
+///   ReduceMax, ReduceMin, GlobalMaxPool quantised behind   they compare what is cut to bytes already
 ///   Reduce... that drops its axes                   a Transpose or Reshape behind, of axes of one element, is lost
 ///   Reduce..., Global...Pool of lines               what is added by channel behind it is another channel's
 ///   Reduce... behind an Unsqueeze                   the new axis is at another place
 ///   Slice before GatherElements                     it is left out where it begins at 0
-///   LSTM, GRU, RNN of one number a step             where others read the sequence too, its axes are exchanged
+///   LSTM, GRU, RNN of a sequence that others read too   they write over each other's values
+///   Pad of bytes by another number than 0           it pads with 0
+///   AveragePool, MaxPool over columns of a product of bytes   it is refused
 ///   Concat of quantised int8, or of several zero points   an int8 convolution behind it gives something else
 ///   AveragePool of bytes that counts its padding    the padding is 0, whatever the zero point
 ///   Concat of rows that is quantised for a MatMul   it has a zero point a row then, which it refuses

@@ -46,6 +46,8 @@ public:
 
     explicit QuantisedSemantics(const Graph& graph);
     Nodes instead_of(Graph& graph, const Node& node) const;
+    /// Whether anything of the graph is quantised.
+    bool any() const { return !quantised_.empty(); }
 
 private:
     QuantisedBy quantised_;

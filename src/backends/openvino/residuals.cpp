@@ -6,9 +6,11 @@
 #include <unordered_set>
 #include <vector>
 
+#include <openvino/op/add.hpp>
 #include <openvino/op/constant.hpp>
 #include <openvino/op/matmul.hpp>
 #include <openvino/op/maximum.hpp>
+#include <openvino/op/multiply.hpp>
 #include <openvino/op/reshape.hpp>
 #include <openvino/op/result.hpp>
 #include <openvino/op/softmax.hpp>
@@ -70,8 +72,8 @@ void add_readers(const ov::Output<ov::Node>& value, std::vector<ov::Input<ov::No
     }
 }
 
-/// Whether one of the sums and products that read a value is also of one of the sources, or is of something else that
-/// is computed while another reads the value as well.
+/// Whether one of the operators that read a value is also of one of the sources; or is of something else, and another
+/// reads the value as well, or its operands have an order.
 bool meets(const ov::Output<ov::Node>& value, const Sources& sources) {
     std::vector<ov::Input<ov::Node>> readers;
     add_readers(value, readers);
@@ -79,7 +81,10 @@ bool meets(const ov::Output<ov::Node>& value, const Sources& sources) {
         const ov::Node& node = *reader.get_node();
         if (node.get_input_size() < 2) continue;
         const ov::Node* other = node.get_input_node_ptr(1 - reader.get_index());
-        if (readers.size() > 1 && other != value.get_node() && !ov::is_type<ov::op::v0::Constant>(other)) return true;
+        const bool is_either_way = ov::is_type<ov::op::v1::Add>(&node) || ov::is_type<ov::op::v1::Multiply>(&node);
+        if ((readers.size() > 1 || !is_either_way) && other != value.get_node() &&
+            !ov::is_type<ov::op::v0::Constant>(other))
+            return true;
         Sources others;
         add_sources(*other, others);
         if (std::ranges::any_of(others, [&](const ov::Node* each) { return sources.contains(each); })) return true;

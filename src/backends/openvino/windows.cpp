@@ -139,16 +139,28 @@ private:
     std::string stem_;
 };
 
+/// Whether a value is dequantised, or moved since.
+bool is_of_bytes(const Graph& graph, const std::string& value, int steps = 8) {
+    static constexpr std::array<std::string_view, 13> moving{"Slice",   "Split",     "Concat",  "Transpose", "Reshape",
+                                                             "Squeeze", "Unsqueeze", "MaxPool", "Resize",    "Identity",
+                                                             "Flatten", "Tile",      "Pad"};
+    const Node* source = producer(graph, value);
+    if (source == nullptr || source->is("DequantizeLinear")) return source != nullptr;
+    if (steps == 0 || std::ranges::find(moving, source->op_type) == moving.end()) return false;
+    const std::size_t read = source->is("Concat") ? source->inputs.size() : 1;
+    return std::any_of(source->inputs.begin(), source->inputs.begin() + static_cast<std::ptrdiff_t>(read),
+                       [&](const std::string& input) { return is_of_bytes(graph, input, steps - 1); });
+}
+
 //  DQ ──▶ AveragePool(pads, count_include_pad) ──▶ y
 //    ==>   DQ ──▶ AveragePool(pads) ──▶ Mul ──▶ y
 //          ones ──▶ AveragePool(pads, count_include_pad) ──┘
 // Of quantised bytes OpenVINO takes 0 for the padding, which is no zero where there is a zero point.
 Nodes average_of_padded_bytes(Graph& graph, const Node& node, std::int64_t opset) {
     const auto pads = node.ints_or("pads", {});
-    const Node* before = producer(graph, node.input(0));
-    if (node.int_or("count_include_pad", 0) == 0 || opset < 11 || before == nullptr ||
-        !before->is("DequantizeLinear") || type_of(graph, node.input(0)) != DataType::float32 ||
-        std::ranges::all_of(pads, [](std::int64_t n) { return n == 0; }))
+    if (node.int_or("count_include_pad", 0) == 0 || opset < 11 ||
+        std::ranges::all_of(pads, [](std::int64_t n) { return n == 0; }) ||
+        type_of(graph, node.input(0)) != DataType::float32 || !is_of_bytes(graph, node.input(0)))
         return {};
     Replacing instead(graph, node);
     const std::string sizes = instead.value("_sizes"), places = instead.value("_places"),

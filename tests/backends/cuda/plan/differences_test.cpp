@@ -262,6 +262,13 @@ std::vector<Difference> differences() {
          "%less = Sub(%heads, %z)\n%y = Mul(%less, %heads)\noutput %y: float32[2, 5, 8]\n",
          {},
          {{"v", {2, 5, 8}}, {"k", {2, 8, 5}}, {"z", {2, 5, 8}}}},
+        {"attention_less_something_that_is_read_twice",
+         "opset 13\ninput %v: float32[2, 5, 8]\ninput %k: float32[2, 8, 5]\ninput %z: float32[2, 5, 8]\n"
+         "%scores = MatMul(%v, %k)\n%shares = Softmax(%scores) {axis = -1}\n%heads = MatMul(%shares, %v)\n"
+         "%less = Sub(%heads, %z)\n%a = Relu(%less)\n%b = Softmax(%less) {axis = -1}\n%y = Add(%a, %b)\n"
+         "output %y: float32[2, 5, 8]\n",
+         {},
+         {{"v", {2, 5, 8}}, {"k", {2, 8, 5}}, {"z", {2, 5, 8}}}},
         {"steps_of_one_number_that_are_put_out_too",
          "opset 13\ninput %x: float32[3, 2, 1]\ninput %w: float32[1, 1, 1]\ninput %r: float32[1, 1, 1]\n"
          "const %axes: int64[1] = {2}\nconst %rows: int64[3] = {3, 2, 1}\n"
