@@ -90,7 +90,8 @@ Result<CalibrationTask> make_calibration_task(const Model& model, const Calibrat
                          input_specs(model)};
     if (task.tensors.empty()) {
         return Error{ErrorCode::invalid_argument, "there is nothing in this model to calibrate", model.graph.name,
-                     "it has no Conv, Gemm or MatMul in floating point; lathe quantize --explain says why"};
+                     "it has no Conv, Gemm or MatMul in floating point with constant weights; lathe quantize --explain "
+                     "says why"};
     }
     LATHE_TRY(task.batch_size, batch_size_of(task.inputs, request.batch_size));
     return task;

@@ -120,6 +120,19 @@ TEST(Strangers, WithoutLayersForInt8TheRestIsDone) {
     EXPECT_FALSE(std::filesystem::exists(work.path("out/plain.int8.engine")));
 }
 
+TEST(Strangers, WhereAllLayersStayInFloatTheRestIsDone) {
+    const Workspace work;
+    // Weights from the left, and products of activations alone.
+    work.save(model_from_text("opset 18\ninput %x: float32[N, 4, 4]\ninput %w: float32[4, 4]\n"
+                              "%a = MatMul(%w, %x)\n%y = MatMul(%a, %x)\noutput %y: float32[N, 4, 4]\n"),
+              "left.onnx");
+    work.save_array("rows.npy", {24, 4, 4});
+    const CommandResult done = work.good("optimize left.onnx --calibrate rows.npy --output out" + std::string(quick));
+    EXPECT_THAT(done.errors, HasSubstr("int8 is left out"));
+    EXPECT_TRUE(std::filesystem::exists(work.path("out/left.fp32.engine")));
+    EXPECT_FALSE(std::filesystem::exists(work.path("out/left.int8.engine")));
+}
+
 /// A state whose first axis is no batch, and a number without any: samples are whole inputs.
 TEST(Strangers, StatesAndNumbersAreWholeInputs) {
     const Workspace work;
