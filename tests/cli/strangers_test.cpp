@@ -123,9 +123,11 @@ TEST(Strangers, WithoutLayersForInt8TheRestIsDone) {
 TEST(Strangers, WhereAllLayersStayInFloatTheRestIsDone) {
     const Workspace work;
     // Weights from the left, and products of activations alone.
-    work.save(model_from_text("opset 18\ninput %x: float32[N, 4, 4]\ninput %w: float32[4, 4]\n"
-                              "%a = MatMul(%w, %x)\n%y = MatMul(%a, %x)\noutput %y: float32[N, 4, 4]\n"),
-              "left.onnx");
+    Model model = model_from_text("opset 18\ninput %x: float32[N, 4, 4]\ninput %w: float32[4, 4]\n"
+                                  "%a = MatMul(%w, %x)\n%y = MatMul(%a, %x)\noutput %y: float32[N, 4, 4]\n");
+    model.graph.inputs.resize(1);
+    add_weights(model, "w", {4, 4}, 1);
+    work.save(model, "left.onnx");
     work.save_array("rows.npy", {24, 4, 4});
     const CommandResult done = work.good("optimize left.onnx --calibrate rows.npy --output out" + std::string(quick));
     EXPECT_THAT(done.errors, HasSubstr("int8 is left out"));
