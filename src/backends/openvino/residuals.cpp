@@ -77,13 +77,13 @@ void add_readers(const ov::Output<ov::Node>& value, std::vector<ov::Input<ov::No
 bool meets(const ov::Output<ov::Node>& value, const Sources& sources) {
     std::vector<ov::Input<ov::Node>> readers;
     add_readers(value, readers);
+    const bool is_shared = value.get_target_inputs().size() > 1;
     for (const ov::Input<ov::Node>& reader : readers) {
         const ov::Node& node = *reader.get_node();
         if (node.get_input_size() < 2) continue;
         const ov::Node* other = node.get_input_node_ptr(1 - reader.get_index());
         const bool is_either_way = ov::is_type<ov::op::v1::Add>(&node) || ov::is_type<ov::op::v1::Multiply>(&node);
-        if ((readers.size() > 1 || !is_either_way) && other != value.get_node() &&
-            !ov::is_type<ov::op::v0::Constant>(other))
+        if ((is_shared || !is_either_way) && other != value.get_node() && !ov::is_type<ov::op::v0::Constant>(other))
             return true;
         Sources others;
         add_sources(*other, others);

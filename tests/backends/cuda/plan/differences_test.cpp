@@ -262,6 +262,14 @@ std::vector<Difference> differences() {
          "%less = Sub(%heads, %z)\n%y = Mul(%less, %heads)\noutput %y: float32[2, 5, 8]\n",
          {},
          {{"v", {2, 5, 8}}, {"k", {2, 8, 5}}, {"z", {2, 5, 8}}}},
+        {"attention_that_a_convolution_reads_too",
+         "opset 13\ninput %v: float32[2, 5, 8]\ninput %k: float32[2, 8, 5]\ninput %z: float32[2, 5, 8]\n"
+         "input %u: float32[2, 5, 8]\ninput %w: float32[4, 5, 1]\n"
+         "%scores = MatMul(%v, %k)\n%shares = Softmax(%scores) {axis = -1}\n%heads = MatMul(%shares, %v)\n"
+         "%c = Conv(%heads, %w)\n%p = Mul(%z, %u)\n%y = Mul(%p, %heads)\n"
+         "output %y: float32[2, 5, 8]\noutput %c: float32[2, 4, 8]\n",
+         {{"w", {4, 5, 1}}},
+         {{"v", {2, 5, 8}}, {"k", {2, 8, 5}}, {"z", {2, 5, 8}}, {"u", {2, 5, 8}}}},
         {"attention_less_something_that_is_read_twice",
          "opset 13\ninput %v: float32[2, 5, 8]\ninput %k: float32[2, 8, 5]\ninput %z: float32[2, 5, 8]\n"
          "%scores = MatMul(%v, %k)\n%shares = Softmax(%scores) {axis = -1}\n%heads = MatMul(%shares, %v)\n"
