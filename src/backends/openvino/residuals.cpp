@@ -63,27 +63,34 @@ const ov::Node* scores_of(const ov::Node& softmax) {
     return nullptr;
 }
 
-/// The operators by number that read a value, in this form or another, and by which input.
-void add_readers(const ov::Output<ov::Node>& value, std::vector<ov::Input<ov::Node>>& readers, int steps = 4) {
+/// Who reads a value, in this form or another.
+struct Readers {
+    std::vector<ov::Input<ov::Node>> by_number;
+    std::size_t count = 0; ///< of all
+};
+void add_readers(const ov::Output<ov::Node>& value, Readers& readers, int steps = 4) {
     for (const ov::Input<ov::Node>& reader : value.get_target_inputs()) {
-        if (is_by_number(*reader.get_node())) readers.push_back(reader);
-        if (is_other_form(*reader.get_node()) && reader.get_index() == 0 && steps > 0)
+        if (is_other_form(*reader.get_node()) && reader.get_index() == 0 && steps > 0) {
             add_readers(reader.get_node()->output(0), readers, steps - 1);
+            continue;
+        }
+        ++readers.count;
+        if (is_by_number(*reader.get_node())) readers.by_number.push_back(reader);
     }
 }
 
 /// Whether one of the operators that read a value is also of one of the sources; or is of something else, and another
 /// reads the value as well, or its operands have an order.
 bool meets(const ov::Output<ov::Node>& value, const Sources& sources) {
-    std::vector<ov::Input<ov::Node>> readers;
+    Readers readers;
     add_readers(value, readers);
-    const bool is_shared = value.get_target_inputs().size() > 1;
-    for (const ov::Input<ov::Node>& reader : readers) {
+    for (const ov::Input<ov::Node>& reader : readers.by_number) {
         const ov::Node& node = *reader.get_node();
         if (node.get_input_size() < 2) continue;
         const ov::Node* other = node.get_input_node_ptr(1 - reader.get_index());
         const bool is_either_way = ov::is_type<ov::op::v1::Add>(&node) || ov::is_type<ov::op::v1::Multiply>(&node);
-        if ((is_shared || !is_either_way) && other != value.get_node() && !ov::is_type<ov::op::v0::Constant>(other))
+        if ((readers.count > 1 || !is_either_way) && other != value.get_node() &&
+            !ov::is_type<ov::op::v0::Constant>(other))
             return true;
         Sources others;
         add_sources(*other, others);
