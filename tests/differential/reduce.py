@@ -1,14 +1,14 @@
 """Makes a network that run.py kept small: the fewest nodes that are still wrong, with the values before them as inputs.
 
-    reduce.py RUN_PLAN FOLDER KIND [PATTERN]
+    reduce.py RUN_PLAN FOLDER KIND [PATTERN] [--close SHARE]
 
 KIND is plan, cpu or simplified; or error with a pattern (a regular expression) that the message has. The small network
-is printed, and stays in FOLDER/small.
+is printed, and stays in FOLDER/small. Outputs within SHARE of the largest number (0.001) are right; of one in INT8 give 0.05.
 """
 
+import argparse
 import pathlib
 import re
-import sys
 
 import numpy as np
 import onnx
@@ -107,6 +107,14 @@ class Reducer:
 
 
 if __name__ == "__main__":
-    reducer = Reducer(sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3], sys.argv[4] if len(sys.argv) > 4 else "")
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("run_plan")
+    arguments.add_argument("folder", type=pathlib.Path)
+    arguments.add_argument("kind", choices=[*oracle.KINDS, "error"])
+    arguments.add_argument("pattern", nargs="?", default="")
+    arguments.add_argument("--close", type=float, default=oracle.CLOSE)
+    given = arguments.parse_args()
+    oracle.CLOSE = given.close
+    reducer = Reducer(given.run_plan, given.folder, given.kind, given.pattern)
     for line in reducer.told(reducer.reduce()):
         print(line)

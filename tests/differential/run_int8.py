@@ -1,0 +1,125 @@
+"""Random networks in INT8: `lathe calibrate` and `quantize`, then the CPU engine and the CUDA engine's plan (in the interpreter),
+against ONNX Runtime on the same quantised network.
+
+    run_int8.py LATHE RUN_PLAN [FIRST LAST] [--keep FOLDER]
+
+An engine may round otherwise, so its answer may differ by twice what quantisation itself changes, or 3 % of the norm. Those that
+differ by more, fail or crash are told, and stay in FOLDER (SEED_TARGET), where reduce.py with --close 0.05 makes them small.
+Exit 1 if there was one, 77 where a package is missing.
+"""
+
+import argparse
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+try:
+    import numpy as np
+    import onnx
+    import onnxruntime  # noqa: F401: asked for early
+    from oracle import evaluate, is_stable, run, write
+    from networks import network
+except ImportError as error:
+    print(f"SKIPPED: {error}; LATHE_PYTHON names a Python that has it", file=sys.stderr)
+    sys.exit(77)
+
+TOGETHER = 40  # networks in one process
+KIND = {"openvino": "cpu", "cuda": "plan"}
+NOTHING = "there is nothing in this model to calibrate"
+
+
+def norm(found, wanted):
+    """Of the difference, relative to what is wanted."""
+    if found.size != wanted.size:
+        return np.inf
+    difference = np.linalg.norm(found.ravel().astype(np.float64) - wanted.ravel())
+    return float(difference / max(1e-6, np.linalg.norm(wanted.ravel().astype(np.float64))))
+
+
+def quantised(lathe, folder, model, feeds, target):
+    """The network in INT8, or what a command said; None where nothing of it can be."""
+    write(folder, model, feeds)
+    for value in model.graph.input:
+        for dimension, size in zip(value.type.tensor_type.shape.dim, feeds[value.name].shape):
+            dimension.Clear()
+            dimension.dim_value = size
+    onnx.save(model, folder / "model.onnx")
+    np.savez(folder / "data.npz", **feeds)
+    for command in (["calibrate", "model.onnx", "--data", "data.npz", "--output", "ranges"],
+                    ["quantize", "model.onnx", "--ranges", "ranges", "--target", target, "--output", "int8.onnx"]):
+        done = subprocess.run([lathe, *command, "--quiet"], cwd=folder, capture_output=True, text=True, errors="replace")
+        if NOTHING in done.stderr:
+            return None
+        if done.returncode:
+            return f"{command[0]} ended with {done.returncode}: {' '.join(done.stderr.split())}"
+    return onnx.load(folder / "int8.onnx")
+
+
+def complaints(folder, target, told, wanted, exact):
+    found = [f"error: {told}"] if told and (target == "cuda" or "run on the GPU" not in told) else []
+    for i, (value, as_float) in enumerate(zip(wanted, exact)):
+        file = folder / f"{KIND[target]}_{i}.f32"
+        if not file.exists():
+            continue
+        differs, lost = norm(np.fromfile(file, np.float32), value), norm(value, as_float)
+        if not differs <= max(2 * lost, 0.03):
+            found.append(f"{KIND[target]} differs: output {i} by {differs:.1e}, quantisation by {lost:.1e}")
+    return found
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("lathe")
+    arguments.add_argument("run_plan")
+    arguments.add_argument("first", nargs="?", type=int, default=0)
+    arguments.add_argument("last", nargs="?", type=int, default=39)
+    arguments.add_argument("--keep", type=pathlib.Path)
+    given = arguments.parse_args()
+    lathe = str(pathlib.Path(given.lathe).resolve())
+    root = given.keep or pathlib.Path(tempfile.mkdtemp(prefix="lathe-differential-"))
+    judged, bad = {}, 0
+    for seed in range(given.first, given.last + 1):
+        model, feeds = network(seed)
+        try:
+            exact = evaluate(model, feeds)
+            if not all(np.isfinite(value).all() for value in exact) or not is_stable(model, feeds, exact):
+                continue
+        except Exception:  # noqa: BLE001: ONNX Runtime's own refusal of a network that is not valid
+            continue
+        for target in KIND:
+            folder = root / f"{seed}_{target}"
+            made = quantised(lathe, folder, model, feeds, target)
+            if isinstance(made, onnx.ModelProto):
+                judged[folder] = (target, evaluate(made, feeds), exact)
+                write(folder, made, feeds)
+                continue
+            if made:
+                bad += 1
+                print(f"{folder.name}: {made[:400]}", flush=True)
+            if not made or not given.keep:
+                shutil.rmtree(folder)
+            if not made:
+                break
+    folders = list(judged)
+    for begin in range(0, len(folders), TOGETHER):
+        part = folders[begin:begin + TOGETHER]
+        told = run(given.run_plan, part)
+        for folder in part:
+            target, wanted, exact = judged[folder]
+            found = complaints(folder, target, told.get(folder), wanted, exact)
+            for line in found:
+                print(f"{folder.name}: {line[:400]}", flush=True)
+            bad += bool(found)
+            if not found or not given.keep:
+                shutil.rmtree(folder)
+    if not given.keep:
+        shutil.rmtree(root)
+    print(f"{len(folders)} networks in INT8, {bad} wrong")
+    assert len(folders) > (given.last - given.first + 1) / 2, "too few networks have something to quantise"
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
