@@ -2,8 +2,9 @@
 
 #include <chrono>
 #include <numeric>
-#include <random>
+#include <utility>
 
+#include "bench/inputs.hpp"
 #include "runtime/engine.hpp"
 #include "support/clock.hpp"
 
@@ -13,24 +14,6 @@ namespace {
 
 constexpr std::size_t warm_up_runs = 5;
 constexpr std::size_t measured_runs = 30;
-
-/// Normal values for floating-point inputs, small counting values for the others.
-HostTensor random_input(const IoInfo& input, std::mt19937& generator) {
-    HostTensor tensor(input.name, input.type, input.range.min);
-    if (input.type == DataType::float32) {
-        std::normal_distribution<float> normal;
-        for (float& value : tensor.as<float>())
-            value = normal(generator);
-    } else if (input.type == DataType::int64) {
-        std::int64_t next = 0;
-        for (std::int64_t& value : tensor.as<std::int64_t>())
-            value = next++ % 100;
-    } else {
-        for (std::byte& byte : tensor.bytes)
-            byte = static_cast<std::byte>(generator() % 2);
-    }
-    return tensor;
-}
 
 } // namespace
 
@@ -44,12 +27,12 @@ Result<EngineProfile> profile_engine(const std::filesystem::path& file, Progress
 Result<EngineProfile> profile_engine(const Engine& engine, const std::filesystem::path& file, Progress& progress,
                                      double limit_s) {
     LATHE_TRY(Session session, engine.make_session());
-    std::mt19937 generator(1); // NOLINT: the same inputs every time
-    std::vector<HostTensor> tensors;
+    std::vector<InputSpec> specs;
     for (const IoInfo& input : session.inputs())
-        tensors.push_back(random_input(input, generator));
+        specs.push_back({input.name, input.type, input.range.min});
+    LATHE_TRY(const InputSets inputs, InputSets::random(std::move(specs), 1, 0)); // the same every time
     std::vector<TensorView> views;
-    for (HostTensor& tensor : tensors)
+    for (HostTensor& tensor : inputs.set(0))
         views.push_back(tensor.view());
 
     EngineProfile profile;

@@ -265,8 +265,9 @@ Result<std::vector<InputSpec>> engine_inputs(const EngineInfo& info, std::int64_
     std::vector<InputSpec> specs;
     for (const IoInfo& input : info.inputs) {
         Shape shape = input.range.opt;
-        // A further input of a fixed size is no batch's: a recurrent state.
-        const bool state = !specs.empty() && batch == 1 && input.range.min == input.range.max;
+        // A further input of a fixed size is no batch's: a recurrent state, or edges beside the nodes of a graph.
+        const auto is_fixed = [](const IoInfo& one) { return one.range.min == one.range.max; };
+        const bool state = !specs.empty() && is_fixed(input) && (batch == 1 || is_fixed(info.inputs.front()));
         if (!shape.empty() && !state) shape[0] = batch;
         if (!input.range.contains(shape)) {
             return Error{ErrorCode::out_of_range,

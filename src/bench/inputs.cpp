@@ -46,11 +46,11 @@ Result<void> fill_random(HostTensor& tensor, std::mt19937_64& random) {
         case DataType::int8: fill<std::int8_t>(tensor, integer(-128, 127)); return {};
         case DataType::boolean: fill<std::uint8_t>(tensor, integer(0, 1)); return {};
         case DataType::int16:
-        case DataType::uint16: fill<std::uint16_t>(tensor, integer(0, 99)); return {};
+        case DataType::uint16: fill<std::uint16_t>(tensor, integer(0, 1)); return {};
         case DataType::int32:
-        case DataType::uint32: fill<std::uint32_t>(tensor, integer(0, 99)); return {};
+        case DataType::uint32: fill<std::uint32_t>(tensor, integer(0, 1)); return {};
         case DataType::int64:
-        case DataType::uint64: fill<std::uint64_t>(tensor, integer(0, 99)); return {};
+        case DataType::uint64: fill<std::uint64_t>(tensor, integer(0, 1)); return {};
         default: break;
     }
     return Error{ErrorCode::unsupported, "cannot make random inputs of type " + to_string(tensor.type), tensor.name,
@@ -90,8 +90,9 @@ Result<std::vector<HostTensor>> take(const std::vector<InputSpec>& specs, Batch 
     return set;
 }
 
-/// A full batch; a short one at the data's end is topped up from its start, sample by sample.
-Result<Batch> full_batch(Dataset& data, std::size_t count) {
+/// A full batch; a short one at the data's end is topped up from its start, sample by sample. A sample that is all that
+/// the model takes at once is one.
+Result<Batch> full_batch(Dataset& data, const std::vector<InputSpec>& specs, std::size_t count) {
     LATHE_TRY(auto first, data.next(count));
     if (!first) {
         data.rewind();
@@ -99,11 +100,13 @@ Result<Batch> full_batch(Dataset& data, std::size_t count) {
     }
     if (!first) return Error{ErrorCode::invalid_argument, "the data holds no samples", "", ""};
     Batch batch = std::move(*first);
+    if (std::ranges::equal(batch.inputs, specs, {}, &HostTensor::shape, &InputSpec::shape)) return batch;
     while (batch.size() < count) {
         data.rewind();
         LATHE_TRY(auto more, data.next(count - batch.size()));
         if (!more) return Error{ErrorCode::internal, "the data ended after a rewind", "", ""};
         for (std::size_t i = 0; i < batch.inputs.size() && i < more->inputs.size(); ++i) {
+            if (batch.inputs[i].shape.empty()) continue; // a number is that of all
             auto& bytes = batch.inputs[i].bytes;
             bytes.insert(bytes.end(), more->inputs[i].bytes.begin(), more->inputs[i].bytes.end());
             batch.inputs[i].shape[0] += more->inputs[i].shape[0];
@@ -146,7 +149,7 @@ Result<InputSets> InputSets::from_data(std::vector<InputSpec> specs, Dataset& da
     for (std::size_t i = 0; i < count; ++i) {
         LATHE_CHECK(progress.check());
         const auto start = std::chrono::steady_clock::now();
-        LATHE_TRY(Batch batch, full_batch(data, batch_size));
+        LATHE_TRY(Batch batch, full_batch(data, inputs.specs_, batch_size));
         const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
         inputs.preprocess_ms_.push_back(took.count());
         LATHE_TRY(auto set, take(inputs.specs_, std::move(batch)));

@@ -20,8 +20,8 @@ namespace lathe {
 class InputSets {
 public:
     /// `specs` are the model's inputs with fully known shapes. Reproducible random inputs: floats from N(0, 1), uint8
-    /// and int8 over their range, other integers 0..99 (a valid index into any vocabulary), booleans even. Strings are
-    /// not supported.
+    /// and int8 over their range, other integers 0 and 1 (a mask, and an index into anything), booleans even. Strings
+    /// are not supported.
     static Result<InputSets> random(std::vector<InputSpec> specs, std::uint64_t seed, std::size_t cache_bytes);
     /// Inputs from a dataset, from its start, again from the start when it ends. Each batch's preparation is timed.
     /// Fails if the data's shapes or types are not those of the specs.

@@ -1,3 +1,4 @@
+#include "bench/engine_subject.hpp"
 #include "bench/inputs.hpp"
 
 #include <cmath>
@@ -112,6 +113,54 @@ TEST(InputSets, DataFillsWholeBatchesAndStartsAgainAtItsEnd) {
     EXPECT_EQ(first_of(1, 0), 2);
     EXPECT_EQ(first_of(1, 1), 0);
     EXPECT_EQ(inputs->set(1)[0].name, "x");
+}
+
+/// Requests of [2, 2] that are samples, and a number that all have.
+class WholeRequests : public Dataset {
+public:
+    std::size_t size() const override { return 2; }
+    bool has_labels() const override { return false; }
+    Result<std::optional<Batch>> next(std::size_t) override {
+        if (at_ == 2) return std::optional<Batch>();
+        Batch batch;
+        batch.inputs.emplace_back("x", DataType::float32, Shape{2, 2});
+        batch.inputs.emplace_back("step", DataType::int64, Shape{});
+        batch.inputs[0].as<float>()[0] = static_cast<float>(at_);
+        batch.inputs[1].as<std::int64_t>()[0] = 981;
+        batch.names.push_back(std::to_string(at_++));
+        batch.labels.push_back(-1);
+        return std::optional<Batch>(std::move(batch));
+    }
+    void rewind() override { at_ = 0; }
+    Result<std::string> digest() const override { return std::string("two"); }
+
+private:
+    std::size_t at_ = 0;
+};
+
+TEST(InputSets, ASampleThatIsAWholeRequestFillsIt) {
+    WholeRequests data;
+    const auto inputs = InputSets::from_data({{"x", DataType::float32, {2, 2}}, {"step", DataType::int64, {}}}, data,
+                                             24, no_progress());
+    ASSERT_TRUE(inputs) << inputs.error().describe();
+    EXPECT_EQ(inputs->set(0)[0].shape, (Shape{2, 2}));
+    EXPECT_EQ(inputs->set(1)[0].as<float>()[0], 1);
+    EXPECT_EQ(inputs->set(1)[1].as<std::int64_t>()[0], 981);
+}
+
+TEST(EngineInputs, OfFixedSizesKeepThem) {
+    const auto fixed = [](const char* name, Shape shape) {
+        return IoInfo{name, DataType::float32, {shape, shape, shape}};
+    };
+    EngineInfo info;
+    info.inputs = {fixed("nodes", {20, 8}), fixed("edges", {2, 50})};
+    const auto graph = engine_inputs(info, 20);
+    ASSERT_TRUE(graph) << graph.error().describe();
+    EXPECT_EQ((*graph)[1].shape, (Shape{2, 50}));
+    EXPECT_FALSE(engine_inputs(info, 8)) << "the first is fixed as well";
+    info.inputs[0] = {"x", DataType::float32, {{1, 8}, {4, 8}, {16, 8}}};
+    EXPECT_TRUE(engine_inputs(info, 1)) << "a state beside single samples";
+    EXPECT_FALSE(engine_inputs(info, 4));
 }
 
 TEST(InputSets, DataOfAnotherShapeIsRefused) {
