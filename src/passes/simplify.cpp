@@ -43,6 +43,18 @@ void make_names_differ(Graph& graph, const std::unordered_set<std::string>& oute
     }
 }
 
+/// What takes a node's place has its name, for layers are told by it; of several the first keeps it. ONNX Runtime
+/// refuses two nodes of one name.
+void tell_nodes_apart(Graph& graph) {
+    std::unordered_set<std::string> taken;
+    for (const auto& node : graph.nodes) {
+        const std::string given = node->name;
+        for (int i = 1; !given.empty() && !taken.insert(node->name).second; ++i)
+            node->name = given + "/" + node->op_type + (i == 1 ? "" : std::to_string(i));
+        for_each_subgraph(*node, tell_nodes_apart);
+    }
+}
+
 /// The model after one application of a pass; for finding the pass that broke it.
 struct Step {
     std::string pass;
@@ -68,6 +80,7 @@ public:
         progress_.end();
         // Shape inference may have filled in dimensions; a model's interface is not ours to change.
         model.graph.outputs = original_.graph.outputs;
+        tell_nodes_apart(model.graph);
         report_.after_nodes = count_nodes(model.graph);
         report_.after_initializers = model.graph.initializers.size();
         if (!steps_.empty()) LATHE_CHECK(verify_function(model));

@@ -63,6 +63,21 @@ value %r: float32[N, 3]
 output %y: float32[N, 3]
 )";
 
+TEST(Simplify, NodesHaveNamesOfTheirOwn) {
+    // The factor goes into the weights, the shift is a node beside the product's.
+    Model model = test::parsed("opset 18\ninput %x: float32[N, 3]\nconst %w: float32[3, 2] = {1, 2, 3, 4, 5, 6}\n"
+                               "const %a: float32[2] = {2, 3}\nconst %b: float32[2] = {1, -1}\n"
+                               "%p = MatMul(%x, %w)\n%q = Sub(%p, %b)\n%y = Mul(%q, %a)\noutput %y: float32[N, 2]\n");
+    for (const auto& node : model.graph.nodes)
+        node->name = "layer";
+    ASSERT_TRUE(simplify(model, {}, run_reference, {}));
+    std::set<std::string> names;
+    for (const auto& node : model.graph.nodes)
+        EXPECT_TRUE(names.insert(node->name).second) << node->name;
+    EXPECT_TRUE(names.contains("layer"));
+    EXPECT_GT(model.graph.nodes.size(), 1U);
+}
+
 TEST(Simplify, ComparesAsManySetsAsThereIsTimeFor) {
     for (const auto& [limit_s, compared] : {std::pair{1e-9, 1U}, std::pair{1e6, 3U}, std::pair{0.0, 3U}}) {
         Model model = test::parsed(chain);
