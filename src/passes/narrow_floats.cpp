@@ -134,7 +134,9 @@ private:
         const bool cast_away = node.is("Cast") && is_float(node.input(0)) && !is_float(node.output(0));
         if (node.is("QuantizeLinear") || cast_away || node.is("Shape") || node.is("Size")) return FloatForm::as_written;
         FloatForm form = FloatForm::full;
-        if (node.is("DequantizeLinear") || in(product_ops, node)) {
+        // ONNX has no Einsum of bfloat16, in any opset.
+        const bool is_product = in(product_ops, node) && !(node.is("Einsum") && low_ == DataType::bfloat16);
+        if (node.is("DequantizeLinear") || is_product) {
             form = FloatForm::half;
         } else if (in(pointwise_ops, node)) {
             form = reads_high(node, true) ? FloatForm::full : FloatForm::half;

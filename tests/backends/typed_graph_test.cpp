@@ -209,5 +209,17 @@ TEST(TypedGraph, BatchNormalizationIsFoldedFirst) {
         EXPECT_FALSE(node->is("BatchNormalization"));
 }
 
+TEST(TypedGraph, AnEinsumHasNoFormInBfloat16) {
+    const Model model =
+        model_from_text("opset 22\ninput %x: float32[2, 3]\nconst %w: float32[3, 2] = {1, 2, 3, 4, 5, 6}\n"
+                        "%a = Relu(%x)\n%y = Einsum(%a, %w) {equation = \"ik,kj->ij\"}\n"
+                        "output %y: float32[2, 2]\n");
+    for (const Precision precision : {Precision::float16, Precision::bfloat16}) {
+        const auto typed = write_precision(model, precision);
+        ASSERT_TRUE(typed) << typed.error().describe();
+        EXPECT_TRUE(check_onnx(typed->model, {true})) << to_string(precision);
+    }
+}
+
 } // namespace
 } // namespace lathe
