@@ -133,7 +133,8 @@ struct NonfiniteTensor {
     std::string name;
     std::size_t nans = 0;
     std::size_t infinities = 0;
-    bool mask = false; ///< nothing but zeros and infinities: what attention adds to scores, and no fault
+    bool mask =
+        false; ///< no fault: zeros and infinities, or infinities that no layer reads and that scores are added to
 };
 /// Initializers (subgraphs included) and Constant nodes' tensors with NaN or infinity.
 std::vector<NonfiniteTensor> find_nonfinite(const Model& model);

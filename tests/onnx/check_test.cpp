@@ -100,5 +100,21 @@ TEST(Nonfinite, NamesTensorsAndCounts) {
     EXPECT_TRUE(parse_onnx(test::bytes_of(*text))) << "such a model still loads";
 }
 
+TEST(Nonfinite, InfinitiesThatNoLayerReadsAreNoWeights) {
+    const float infinity = std::numeric_limits<float>::infinity();
+    const auto first = [&](const std::string& body) {
+        Model model = test::model_from("agraph (float[2] x, float[2] w) => (float[2] y) { " + body + " }");
+        model.graph.inputs.pop_back();
+        model.graph.initializers.emplace("w", Tensor::of_floats("w", {2}, std::vector<float>{-infinity, -3}));
+        return find_nonfinite(model).at(0);
+    };
+    // The logarithm of a distance of 0, in T5's buckets, and biases by distance beside a mask.
+    EXPECT_TRUE(first("i = Cast <to = 7> (w) f = Cast <to = 1> (i) y = Mul (x, f)").mask);
+    EXPECT_TRUE(first("s = Add (x, w) y = Softmax <axis = 0> (s)").mask);
+    EXPECT_FALSE(first("y = Add (x, w)").mask) << "a bias";
+    EXPECT_FALSE(first("y = Mul (x, w)").mask);
+    EXPECT_FALSE(first("t = Identity (w) y = Mul (x, t)").mask);
+}
+
 } // namespace
 } // namespace lathe
