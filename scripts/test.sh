@@ -12,6 +12,11 @@ quick=false
 [ "${1:-}" = --quick ] && quick=true
 build=${LATHE_BUILD:-build}
 
+# What a whole run leaves, the unit tests with sanitizers most of it, and what its tests write meanwhile.
+needed=$($quick && echo 4 || echo 16)
+free=$(df --output=avail -B1G . | tail -n 1 | tr -d ' ')
+[ "$free" -ge "$needed" ] || say "Only $free GiB are free here; this may take $needed. \`--quick\` takes 4."
+
 write_onnx_cases
 
 say "Building"
