@@ -150,14 +150,14 @@ Result<CalibrateOutcome> calibrate_on(const CalibrationTask& task, CalibrationDa
 } // namespace
 
 Result<CalibrateOutcome> calibrate_model(const Model& model, const CalibrateRequest& request, Progress& progress) {
-    LATHE_TRY(const CalibrationTask task, make_calibration_task(model, request));
+    LATHE_TRY(CalibrationTask task, make_calibration_task(model, request));
     LATHE_TRY(CalibrationData data, open_calibration_data(task, {}, request));
     return calibrate_on(task, std::move(data), request, progress);
 }
 
 Result<CalibrateOutcome> calibrate_arrays(const Model& model, std::vector<HostTensor> arrays,
                                           const CalibrateRequest& request, Progress& progress) {
-    LATHE_TRY(const CalibrationTask task, make_calibration_task(model, request));
+    LATHE_TRY(CalibrationTask task, make_calibration_task(model, request));
     LATHE_TRY(CalibrationData data, open_calibration_data(task, std::move(arrays), request));
     return calibrate_on(task, std::move(data), request, progress);
 }

@@ -80,7 +80,7 @@ Result<std::size_t> samples_to_run(const CalibrationTask& task, std::size_t want
 
 } // namespace
 
-bool CalibrationTask::has_fixed_batch() const { return fixed_batch(inputs) > 1; }
+bool CalibrationTask::has_fixed_batch() const { return batch_size > 1 && fixed_batch(inputs) > 1; }
 
 Result<CalibrationTask> make_calibration_task(const Model& model, const CalibrateRequest& request) {
     LATHE_CHECK(check(request.options));
@@ -108,7 +108,7 @@ DatasetOptions reading_order(const CalibrateRequest& request) {
     return options;
 }
 
-Result<CalibrationData> open_calibration_data(const CalibrationTask& task, std::vector<HostTensor> arrays,
+Result<CalibrationData> open_calibration_data(CalibrationTask& task, std::vector<HostTensor> arrays,
                                               const CalibrateRequest& request, std::optional<SampleSpan> part) {
     CalibrationData data;
     DatasetOptions options = reading_order(request);
@@ -117,6 +117,7 @@ Result<CalibrationData> open_calibration_data(const CalibrationTask& task, std::
         // Arrays of a part hold nothing else.
         if (part) options = {};
         LATHE_TRY(data.dataset, dataset_of_arrays(std::move(arrays), {}, task.inputs, options));
+        if (data.dataset->has_whole_samples()) task.batch_size = 1;
         return data;
     }
     options.part = part;
@@ -125,6 +126,7 @@ Result<CalibrationData> open_calibration_data(const CalibrationTask& task, std::
         LATHE_TRY(data.preprocess, preprocess_of(task.model));
     }
     LATHE_TRY(data.dataset, open_dataset(request.data, data.preprocess, task.inputs, options));
+    if (data.dataset->has_whole_samples()) task.batch_size = 1;
     return data;
 }
 

@@ -22,7 +22,7 @@ struct CalibrationTask {
     std::vector<InputSpec> inputs;
     std::size_t batch_size = 1;
 
-    /// Of more than one sample.
+    /// Of more than one sample, that the data give one by one.
     bool has_fixed_batch() const;
 };
 
@@ -39,8 +39,8 @@ struct CalibrationData {
 };
 
 /// `arrays`, or where there are none `request.data`, in the order in which calibration reads; with `part` those alone
-/// (arrays then hold just them).
-Result<CalibrationData> open_calibration_data(const CalibrationTask& task, std::vector<HostTensor> arrays,
+/// (arrays then hold just them). The task's batches are of one where a sample is all that the model takes at once.
+Result<CalibrationData> open_calibration_data(CalibrationTask& task, std::vector<HostTensor> arrays,
                                               const CalibrateRequest& request,
                                               std::optional<SampleSpan> part = std::nullopt);
 

@@ -128,7 +128,7 @@ Result<CalibrationWorker> CalibrationWorker::start(const Model& model, const Cal
 }
 
 Result<CalibrationPart> CalibrationWorker::run(Data data, SampleSpan span, Progress* progress) {
-    const CalibrationTask& task = impl_->task;
+    CalibrationTask& task = impl_->task;
     const CalibrateRequest request = request_of(impl_->options, data);
     LATHE_TRY(const CalibrationData opened, open_calibration_data(task, std::move(data.arrays), request, span));
     if (span.count == 0 || opened.dataset->size() != span.count) {

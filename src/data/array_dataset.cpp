@@ -37,12 +37,14 @@ public:
     std::size_t size() const override { return chosen_.size(); }
     bool has_labels() const override { return !labels_.empty(); }
     void rewind() override { position_ = 0; }
+    bool has_whole_samples() const override {
+        return std::ranges::any_of(columns_, [](const Column& column) { return column.whole && !column.shared; });
+    }
 
     Result<std::optional<Batch>> next(std::size_t count) override {
         count = std::min(count, chosen_.size() - position_);
         // Whole inputs cannot be put together to larger ones, unless they are the same for all.
-        const auto is_own = [](const Column& column) { return column.whole && !column.shared; };
-        if (std::ranges::any_of(columns_, is_own)) count = std::min<std::size_t>(count, 1);
+        if (has_whole_samples()) count = std::min<std::size_t>(count, 1);
         if (count == 0) return std::optional<Batch>{};
         Batch batch;
         for (const Column& column : columns_) {

@@ -68,6 +68,8 @@ public:
     virtual void rewind() = 0;
     /// Digest of the sample files and of the preprocessing: equal when the tensors would be equal.
     virtual Result<std::string> digest() const = 0;
+    /// Whether a sample is all that the model takes at once, so that batches are of one.
+    virtual bool has_whole_samples() const { return false; }
     /// Class names found beside the data (classes.csv); empty where there are none.
     virtual std::vector<std::string> class_names() const { return {}; }
 };

@@ -387,6 +387,7 @@ TEST(ArraysInMemory, StatesAndNumbersBesideWhatHasABatch) {
     auto samples = dataset_of_arrays({windows, states, rate}, {}, inputs, {});
     ASSERT_TRUE(samples) << samples.error().describe();
     EXPECT_EQ((*samples)->size(), 4U);
+    EXPECT_TRUE((*samples)->has_whole_samples());
     for (int i = 0; i < 4; ++i) {
         batch = (*samples)->next(8);
         ASSERT_TRUE(batch) << batch.error().describe();
@@ -418,6 +419,7 @@ TEST(ArraysInMemory, ANumberIsThatOfAllSamplesOfABatch) {
     auto data = dataset_of_arrays({sample, step}, {}, inputs, {});
     ASSERT_TRUE(data) << data.error().describe();
     EXPECT_EQ((*data)->size(), 4U);
+    EXPECT_FALSE((*data)->has_whole_samples());
     for (const float first : {0.0F, 8.0F}) {
         auto batch = (*data)->next(2);
         ASSERT_TRUE(batch && *batch) << "batches of two";

@@ -168,6 +168,65 @@ class Denoiser(nn.Module):
         return x + self.up(self.down(x))
 
 
+class OwnAttention(nn.Module):
+    """Attention on what it is added to, without projections."""
+
+    def __init__(self):
+        super().__init__()
+        self.into, self.out = nn.Linear(16, 32), nn.Linear(32, 5)
+
+    def forward(self, x):
+        h = self.into(x).relu()
+        return self.out((h + (h @ h.transpose(1, 2) / 32**0.5).softmax(-1) @ h).mean(1))
+
+
+class Points(nn.Module):
+    """PointNet: the largest of all points."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv1d(3, 32, 1), nn.BatchNorm1d(32), nn.ReLU(), nn.Conv1d(32, 64, 1))
+        self.out = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 7))
+
+    def forward(self, x):
+        return self.out(self.body(x).amax(2))
+
+
+class StepsFirst(nn.Module):
+    """A sequence whose first axis is time, as PyTorch's recurrent layers take it by default."""
+
+    def __init__(self):
+        super().__init__()
+        self.over, self.out = nn.GRU(24, 16, bidirectional=True), nn.Linear(32, 9)
+
+    def forward(self, steps):
+        return self.out(self.over(steps)[0]).log_softmax(-1)
+
+
+class GraphNet(nn.Module):
+    """Messages along edges, which are pairs of nodes."""
+
+    def __init__(self):
+        super().__init__()
+        self.into, self.over, self.out = nn.Linear(8, 32), nn.Linear(32, 32), nn.Linear(32, 2)
+
+    def forward(self, nodes, edges):
+        h = self.into(nodes).relu()
+        return self.out(self.over(h + torch.zeros_like(h).index_add(0, edges[1], h[edges[0]])).relu())
+
+
+class Diffuser(nn.Module):
+    """Noise of two samples at one step, a number."""
+
+    def __init__(self):
+        super().__init__()
+        self.time, self.into, self.out = nn.Linear(8, 32), nn.Linear(16, 32), nn.Linear(32, 16)
+
+    def forward(self, sample, step):
+        angles = step.float() / 10 ** torch.arange(4)
+        return self.out(nn.functional.mish(self.into(sample) + self.time(torch.cat([angles.sin(), angles.cos()]))))
+
+
 def tv(name, **options):
     return lambda: getattr(torchvision.models, name)(weights=None, num_classes=10, **options)
 
@@ -238,6 +297,13 @@ STRANGERS = [
     Stranger("vad_16", Vad, {"sound": torch.randn(1, 512), "state": torch.zeros(1, 1, 16)}, 16, free=(), pictures=False),
     Stranger("nhwc_11", Nhwc, {"image": torch.randn(1, 64, 64, 3)}, 11),
     Stranger("denoiser_24", Denoiser, image(batch=2), 24),
+    Stranger("mish_16", lambda: nn.Sequential(nn.Linear(32, 64), nn.Mish(), nn.Linear(64, 64), nn.Mish(), nn.Linear(64, 1)),
+             {"row": torch.randn(1, 32)}, 16, pictures=False),
+    Stranger("own_attention_17", OwnAttention, {"x": torch.randn(1, 10, 16)}, 17, pictures=False),
+    Stranger("points_18", Points, {"points": torch.randn(2, 3, 128)}, 18, pictures=False),
+    Stranger("steps_first_15", StepsFirst, {"steps": torch.randn(30, 1, 24)}, 15, free=(), pictures=False),
+    Stranger("graph_21", GraphNet, {"nodes": torch.randn(20, 8), "edges": torch.randint(0, 20, (2, 50))}, 21, free=(), pictures=False),
+    Stranger("diffuser_17", Diffuser, {"sample": torch.randn(2, 16), "step": torch.tensor(981)}, 17, free=(), pictures=False),
     Stranger("untouched_18", lambda: nn.Sequential(nn.Flatten(), nn.Sigmoid()), image(16), 18, told=("int8 is left out",)),
 ]
 
@@ -272,7 +338,11 @@ def data(stranger, folder):
     samples = {}
     for name, tensor in stranger.inputs.items():
         one = (tensor[:1] if stranger.free else tensor).numpy()
-        stack = np.stack([one] * 24) if name == "state" else np.concatenate([one] * 24)
+        if one.ndim == 0:  # a number is that of all
+            samples[name] = one
+            continue
+        whole = name in ("state", "steps", "nodes", "edges")
+        stack = np.stack([one] * 24) if whole else np.concatenate([one] * 24)
         if stack.dtype == np.float32:
             stack = random.normal(size=stack.shape).astype(np.float32)
         elif name == "input_ids":
