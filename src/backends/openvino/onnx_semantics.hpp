@@ -24,7 +24,7 @@ namespace lathe::openvino {
 ///   Reduce... behind an Unsqueeze                   the new axis is at another place
 ///   Slice before GatherElements                     it is left out where it begins at 0
 ///   LSTM, GRU, RNN of a sequence that others read too   they write over each other's values
-///   Pad of bytes by another number than 0           it pads with 0
+///   Pad of bytes by another number than 0           along one axis it pads with 0
 ///   AveragePool, MaxPool over columns of a product of bytes   it is refused
 ///   Concat of quantised int8, or of several zero points   an int8 convolution behind it gives something else
 ///   AveragePool of bytes that counts its padding    the padding is 0, whatever the zero point
