@@ -166,11 +166,11 @@ bool pads_bytes_otherwise(const Graph& graph, const Node& node, std::int64_t ops
 }
 
 /// A window over columns of a product: OpenVINO takes the product's scales, one a column, to lie along axis 1.
-bool slides_over_columns(const Graph& graph, const Node& node) {
+bool slides_over_columns(const Graph& graph, const Node& node, const Uses& uses) {
     if (!node.is("AveragePool") && !node.is("MaxPool") && !node.is("Resize")) return false;
-    const Node* source = producer(graph, node.input(0));
+    const Node* source = uses.producer(node.input(0));
     if (source != nullptr && source->is("Add"))
-        source = producer(graph, graph.constant(source->input(0)) != nullptr ? source->input(1) : source->input(0));
+        source = uses.producer(graph.constant(source->input(0)) != nullptr ? source->input(1) : source->input(0));
     return source != nullptr && source->is("MatMul");
 }
 
@@ -191,12 +191,12 @@ bool reach_a_product(const Uses& uses, const std::string& value, int steps = 8) 
 /// MatMul refuses. (QuantisedSemantics writes what it reads with nothing between.)
 bool quantises_parts_of_a_product(const Graph& graph, const Node& node, const Uses& uses) {
     if (!node.is("QuantizeLinear")) return false;
-    const Node* source = producer(graph, node.input(0));
+    const Node* source = uses.producer(node.input(0));
     if (source == nullptr) return false;
     if (source->is("Mul") || source->is("Add") || source->is("Sub") || source->is("Div")) {
         const bool first = graph.constant(source->input(0)) != nullptr;
         if (!first && graph.constant(source->input(1)) == nullptr) return false;
-        source = producer(graph, source->input(first ? 1 : 0));
+        source = uses.producer(source->input(first ? 1 : 0));
     }
     return source != nullptr && source->is("Concat") && reach_a_product(uses, node.output(0));
 }
@@ -252,7 +252,7 @@ Nodes response_of_bias_one(Graph& graph, const Node& node) {
 }
 
 /// Whether a value is a MatMul's, or computed of it number by number.
-bool is_of_product(const Graph& graph, const std::string& value, int steps = 12) {
+bool is_of_product(const Uses& uses, const std::string& value, int steps = 12) {
     static const std::unordered_set<std::string_view> by_number{"Add",
                                                                 "Sub",
                                                                 "Mul",
@@ -283,20 +283,20 @@ bool is_of_product(const Graph& graph, const std::string& value, int steps = 12)
                                                                 "Cast",
                                                                 "Exp",
                                                                 "Pow"};
-    const Node* source = producer(graph, value);
+    const Node* source = uses.producer(value);
     if (source == nullptr || steps == 0) return false;
     if (source->is("MatMul")) return true;
     return by_number.contains(source->op_type) && std::ranges::any_of(source->inputs, [&](const std::string& input) {
-               return is_of_product(graph, input, steps - 1);
+               return is_of_product(uses, input, steps - 1);
            });
 }
 
 //  x ──▶ PRelu(slope) ──▶ y   ==>   max(x, 0) + slope · min(x, 0)
 // Behind a product OpenVINO lets the product compute it, for which it wants a slope a column.
-Nodes slope_of_a_product(Graph& graph, const Node& node, std::int64_t opset) {
+Nodes slope_of_a_product(Graph& graph, const Node& node, std::int64_t opset, const Uses& uses) {
     const auto slope = graph.info_or_name(node.input(1)).shape();
     const DataType type = type_of(graph, node.input(0));
-    if (!is_of_product(graph, node.input(0)) || opset < 8 || !slope || !is_floating(type)) return {};
+    if (!is_of_product(uses, node.input(0)) || opset < 8 || !slope || !is_floating(type)) return {};
     if (element_count(*slope) == 1 || element_count(*slope) == (slope->empty() ? 1 : slope->back())) return {};
     const std::string& stem = node.output(0);
     const std::string zero = add_scalar(graph, stem + "_zero", type, 0);
@@ -469,9 +469,7 @@ Nodes slice_of_gathered(Graph& graph, const Node& node, std::int64_t opset) {
 Nodes sequence_of_its_own(Graph& graph, const Node& node, const Uses& uses) {
     const std::string& sequence = node.input(0);
     if (uses.use_count(sequence) < 2 || !is_floating(type_of(graph, sequence))) return {};
-    Node layer = node;
-    layer.inputs[0] = graph.unique_name(node.output(0) + "_sequence");
-    return {made("Max", {sequence, sequence}, layer.input(0)), layer};
+    return of_its_own(graph, node);
 }
 
 Nodes instead_of(Graph& graph, const Node& node, std::int64_t opset, const QuantisedSemantics& quantised,
@@ -479,7 +477,7 @@ Nodes instead_of(Graph& graph, const Node& node, std::int64_t opset, const Quant
     if (Nodes nodes = gates.instead_of(graph, node, opset); !nodes.empty()) return nodes;
     if (Nodes nodes = quantised.instead_of(graph, node); !nodes.empty()) return nodes;
     if (is_extreme(node) && quantised.any()) return extreme_of_floats(graph, node);
-    if (quantised.any() && (slides_over_columns(graph, node) || quantises_parts_of_a_product(graph, node, uses) ||
+    if (quantised.any() && (slides_over_columns(graph, node, uses) || quantises_parts_of_a_product(graph, node, uses) ||
                             pads_bytes_otherwise(graph, node, opset)))
         return of_its_own(graph, node);
     if (node.is("ReduceMax") || node.is("ReduceMin")) return infinite_extreme(graph, node);
@@ -489,7 +487,7 @@ Nodes instead_of(Graph& graph, const Node& node, std::int64_t opset, const Quant
     if (node.is("LSTM") || node.is("GRU") || node.is("RNN")) return sequence_of_its_own(graph, node, uses);
     if (node.is("LRN")) return response_of_bias_one(graph, node);
     if (node.is("Slice")) return slice_of_gathered(graph, node, opset);
-    if (node.is("PRelu")) return slope_of_a_product(graph, node, opset);
+    if (node.is("PRelu")) return slope_of_a_product(graph, node, opset, uses);
     if (Nodes nodes = compared_wide(graph, node); !nodes.empty()) return nodes;
     if ((node.is("Add") || node.is("Sub") || node.is("Mul")) && opset >= 10) return wrapped_bytes(graph, node);
     // From opset 13 on to 17 OpenVINO (2026.4) does not read the axes of these three, and reduces over all.
