@@ -244,6 +244,8 @@ private:
             const std::size_t outputs = 1U + (norm->quantized_output ? 1U : 0U) + (norm->sum_output ? 1U : 0U);
             if (op.outputs.size() != outputs) return wrong("", "results of a layer norm");
         }
+        if (const auto* gather = std::get_if<Gather>(&op.detail); gather != nullptr && !fits(op, *gather))
+            return wrong("", "as many indices as a gather has results");
         if (const auto* concat = std::get_if<Concat>(&op.detail); concat != nullptr && !joined_fits(op, *concat))
             return wrong("", "the joined value of a concatenation with a program");
         if (const auto* rotary = std::get_if<Rotary>(&op.detail); rotary != nullptr && !rotary_fits(op, *rotary))
@@ -257,6 +259,18 @@ private:
                 return wrong("", "the groups of a group normalisation");
         }
         return {};
+    }
+
+    /// Of fixed tables the indices repeat, of a computed one there is one a result.
+    bool fits(const FusedOp& op, const Gather& gather) const {
+        if (!gather.tables.empty()) return op.inputs.size() == gather.tables.size();
+        if (op.inputs.size() != 2) return false;
+        const Shape& table = plan_.values[op.inputs[0]].dims;
+        if (gather.axis < 0 || gather.axis >= static_cast<std::int64_t>(table.size())) return false;
+        const std::int64_t indices = element_count(plan_.values[op.inputs[1]].dims);
+        Shape rows = table;
+        rows[static_cast<std::size_t>(gather.axis)] = indices;
+        return element_count(rows) == element_count(plan_.values[op.outputs[0]].dims);
     }
 
     bool joined_fits(const FusedOp& op, const Concat& concat) const {

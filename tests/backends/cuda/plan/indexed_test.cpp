@@ -26,6 +26,11 @@ const std::vector<IndexedCase>& indexed_cases() {
          "%m = Mod(%i, %six)\n%y = GatherElements(%x, %m) {axis = 1}\noutput %y: float32[3, 2, 4]\n",
          {{3, 6, 4}, {3, 2, 4}},
          "gather_elements axis=1"},
+        {"GatherOfOneRowAgain", // of a fixed table indices that repeat are told once
+         "opset 18\ninput %x: float32[2, 3, 5]\nconst %i: int64[4] = {1, 1, 1, 1}\n"
+         "%y = Gather(%x, %i) {axis = 1}\noutput %y: float32[2, 4, 5]\n",
+         {{2, 3, 5}},
+         "constant %1:int64[4]"},
         {"TopK",
          "opset 18\ninput %x: float32[3, 9, 4]\ninput %k: int64[1]\n%y, %i = TopK(%x, %k) {axis = 1, largest = 0}\n"
          "output %y: float32[3, 5, 4]\noutput %i: int64[3, 5, 4]\n",

@@ -60,9 +60,11 @@ Result<WeightId> pack_table(Lowering& lowering, const Constant& table, Shape dim
     });
 }
 
-Result<ValueId> indices_of(Lowering& lowering, const std::string& name) {
+/// Of rows of fixed tables those that repeat may be left out.
+Result<ValueId> indices_of(Lowering& lowering, const std::string& name, bool repeat) {
     if (const auto fixed = lowering.constant(name)) {
-        return lowering.constant_value(lowering.without_repeats(*fixed), *lowering.stored_type(fixed->type));
+        return lowering.constant_value(repeat ? lowering.without_repeats(*fixed) : *fixed,
+                                       *lowering.stored_type(fixed->type));
     }
     return lowering.want_linear(name);
 }
@@ -97,7 +99,7 @@ Result<void> embedding(Lowering& lowering, Node& node, const Constant& table) {
     // A causal mask by position, say; what is added to it here is one as well.
     const bool masks = is_for_softmax(lowering, node.output(0));
     LATHE_TRY(const WeightId words, pack_table(lowering, table, table.shape, type, masks));
-    LATHE_TRY(const ValueId ids, indices_of(lowering, node.input(1)));
+    LATHE_TRY(const ValueId ids, indices_of(lowering, node.input(1), true));
     detail.tables.push_back(words);
     inputs.push_back(ids);
     std::string end = node.output(0);
@@ -137,7 +139,7 @@ Result<void> embedding(Lowering& lowering, Node& node, const Constant& table) {
             const auto fixed = lowering.constant(gather->input(1));
             if (!ends_alike || (!fixed && !lowering.ready(gather->input(1)))) break;
             LATHE_TRY(const WeightId packed, pack_table(lowering, *second, second->shape, type, masks));
-            LATHE_TRY(const ValueId indices, indices_of(lowering, gather->input(1)));
+            LATHE_TRY(const ValueId indices, indices_of(lowering, gather->input(1), true));
             detail.tables.push_back(packed);
             inputs.push_back(indices);
             nodes.push_back(gather);
@@ -189,7 +191,7 @@ Result<void> gather(Lowering& lowering, Node& node) {
         lowering.make_alias(node.output(0), made, lowering.dims(node.output(0)), Layout::linear);
         return {};
     }
-    LATHE_TRY(const ValueId indices, indices_of(lowering, node.input(1)));
+    LATHE_TRY(const ValueId indices, indices_of(lowering, node.input(1), false));
     Gather detail;
     detail.axis = axis;
     const ValueId made = lowering.make_result(node.output(0), type, Layout::linear, scale);

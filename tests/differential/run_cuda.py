@@ -1,0 +1,123 @@
+"""Random networks on a GPU: `lathe build` and `lathe run` in FP32 and FP16, against ONNX Runtime.
+
+    run_cuda.py LATHE [FIRST LAST] [--keep FOLDER] [--jobs N] [--seconds S]
+
+FP32 may differ by 1e-3 of an output's largest number, as in run.py; FP16 by 5e-2, and is asked only of networks whose outputs
+move by less than 1e-2 of that where the inputs move by a few of FP16's roundings. Those that differ, are refused or crash are told and
+stay in FOLDER (SEED). Exit 1 if there was one, 77 where a package or the GPU is missing.
+"""
+
+import argparse
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+try:
+    import numpy as np
+    import onnx
+    import onnxruntime  # noqa: F401: asked for early
+    from oracle import CLOSE, difference, evaluate, is_stable
+    from networks import network
+except ImportError as error:
+    print(f"SKIPPED: {error}; LATHE_PYTHON names a Python that has it", file=sys.stderr)
+    sys.exit(77)
+
+ALLOWED = {"fp32": CLOSE, "fp16": 5e-2}
+LIMIT = 120  # seconds a command
+
+
+def command(lathe, folder, *words):
+    """What a command that failed said, else None."""
+    try:
+        done = subprocess.run([lathe, *words, "--quiet"], cwd=folder, capture_output=True, text=True, errors="replace", timeout=LIMIT)
+    except subprocess.TimeoutExpired:
+        return f"{words[0]} took more than {LIMIT} s"
+    if done.returncode:
+        said = " ".join(done.stderr.split())
+        return f"{words[0]} ended with {done.returncode}: {said}"
+    return None
+
+
+def complaint(lathe, folder, model, feeds, wanted, precision):
+    """What is wrong with the engine of one precision; None if nothing is."""
+    shapes = [word for name, value in feeds.items() if value.ndim
+              for word in ("--shape", f"{name}:{'x'.join(map(str, value.shape))}")]
+    engine, outputs = f"{precision}.engine", f"{precision}.npz"
+    files = ",".join(f"{name}:{i}.raw" for i, name in enumerate(feeds))
+    said = command(lathe, folder, "build", "model.onnx", "--device", "cuda", "--precision", precision, "--tune", "fast", *shapes,
+                   "-o", engine)
+    said = said or command(lathe, folder, "run", engine, "--loadInputs", files, "-o", outputs)
+    if said:
+        return said
+    found = np.load(folder / outputs)
+    for value, array in zip(model.graph.output, wanted):
+        worst = difference(found[value.name], array) if value.name in found else np.inf
+        if not worst <= ALLOWED[precision]:
+            return f"output {value.name} differs by {worst:.1e}"
+    return None
+
+
+def judge(lathe, root, seed):
+    """(whether the network is one that can be judged, complaints)"""
+    model, feeds = network(seed)
+    try:
+        wanted = evaluate(model, feeds)
+        if not all(np.isfinite(value).all() for value in wanted) or not is_stable(model, feeds, wanted):
+            return False, []
+        in_half = is_stable(model, feeds, wanted, noise=3e-3, limit=1e-2, tries=5)
+    except Exception:  # noqa: BLE001: ONNX Runtime's own refusal of a network that is not valid
+        return False, []
+    folder = root / str(seed)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    onnx.save(model, folder / "model.onnx")
+    for i, value in enumerate(feeds.values()):
+        (folder / f"{i}.raw").write_bytes(np.ascontiguousarray(value).tobytes())
+    precisions = ["fp32"] + ["fp16"] * in_half
+    found = [f"{precision}: {said}" for precision in precisions
+             if (said := complaint(lathe, folder, model, feeds, wanted, precision))]
+    if not found:
+        shutil.rmtree(folder)
+    return True, found
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("lathe")
+    arguments.add_argument("first", nargs="?", type=int, default=0)
+    arguments.add_argument("last", nargs="?", type=int, default=39)
+    arguments.add_argument("--keep", type=pathlib.Path)
+    arguments.add_argument("--jobs", type=int, default=min(16, os.cpu_count() or 1), help="networks at a time")
+    arguments.add_argument("--seconds", type=float, default=np.inf, help="begin no network after these")
+    given = arguments.parse_args()
+    if subprocess.run(["nvidia-smi", "-L"], capture_output=True, check=False).returncode if shutil.which("nvidia-smi") else True:
+        print("SKIPPED: no NVIDIA GPU", file=sys.stderr)
+        return 77
+    lathe = str(pathlib.Path(given.lathe).resolve())
+    root = given.keep or pathlib.Path(tempfile.mkdtemp(prefix="lathe-differential-"))
+    begin, judged, bad = time.monotonic(), 0, 0
+
+    def one(seed):
+        return judge(lathe, root, seed) if time.monotonic() - begin < given.seconds else (False, [])
+
+    with ThreadPoolExecutor(given.jobs) as pool:
+        seeds = range(given.first, given.last + 1)
+        for seed, (usable, found) in zip(seeds, pool.map(one, seeds)):
+            judged += usable
+            bad += bool(found)
+            for line in found:
+                print(f"seed {seed}: {line[:500]}", flush=True)
+    if not given.keep:
+        shutil.rmtree(root)
+    print(f"{judged} networks on the GPU, {bad} of them wrong")
+    assert judged or given.seconds < np.inf, "no network is usable"
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
