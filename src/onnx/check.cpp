@@ -32,9 +32,10 @@ void merge(const ValueInfo& inferred, ValueInfo& known) {
     }
 }
 
+constexpr std::size_t most_axes = 64;
+
 /// Without a shape that is none: a few bytes of a file can make inference find one of 200,000 open sizes.
 Result<ValueInfo> found_by_inference(const onnx::ValueInfoProto& proto) {
-    constexpr std::size_t most_axes = 64;
     LATHE_TRY(ValueInfo info, proto::import_value_info(proto));
     if (info.dims && info.dims->size() > most_axes) info.dims.reset();
     return info;
@@ -103,8 +104,16 @@ std::optional<std::uint64_t> followed_elements(const onnx::TensorProto& tensor) 
     return tensor.dims_size() == 0 ? 1 : static_cast<std::uint64_t>(std::max<std::int64_t>(0, tensor.dims(0)));
 }
 
+/// Input that holds as many elements as the result has axes; -1: none.
+int shape_input(const std::string& op_type) {
+    if (op_type == "ConstantOfShape") return 0;
+    static const std::unordered_set<std::string> beside{"Reshape", "Expand", "Tile", "Unsqueeze"};
+    return beside.contains(op_type) ? 1 : -1;
+}
+
 /// Whether inference may follow the values of shapes. ONNX does so element by element: 36 Concat(t, t) in a row would
-/// take a terabyte, and so would a long Range. Others make no more than they read.
+/// take a terabyte, and so would a long Range; a result of 600,000 axes takes seconds. Others make no more than they
+/// read.
 bool values_stay_small(const onnx::GraphProto& graph) {
     constexpr std::uint64_t most = 1'000'000;
     std::unordered_map<std::string, std::uint64_t> counts;
@@ -119,6 +128,10 @@ bool values_stay_small(const onnx::GraphProto& graph) {
                 const auto count = attribute.has_t() ? followed_elements(attribute.t()) : std::nullopt;
                 if (count) counts.emplace(node.output(0), std::min(*count, most));
             }
+        }
+        if (const int at = shape_input(node.op_type()); at >= 0 && at < node.input_size()) {
+            const auto found = counts.find(node.input(at));
+            if (found != counts.end() && found->second > most_axes) return false;
         }
         if (!passes_values_on(node.op_type())) continue;
         std::uint64_t sum = 0;
