@@ -23,7 +23,9 @@ struct Model;
 struct BuildOptions {
     std::string name;           ///< for reports; empty: the model's graph name
     std::string device = "cpu"; ///< see `lathe doctor`
-    Precision precision = Precision::float32;
+    /// None: int8 of a model with QuantizeLinear, else fp32. What is named must be there, on a GPU for 90 % of the
+    /// multiplications, on the CPU in some layer: else unsupported, with the reasons, unless `allow_fallback`.
+    std::optional<Precision> precision;
     /// By input name. An input with sizes that are not fixed and that is not named here gets batches 1..8..32 on
     /// axis 0 and, in a model with a tokenizer, lengths 1..128..its longest on axis 1; other open sizes are an error.
     std::map<std::string, ShapeRange> shapes;

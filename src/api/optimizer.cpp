@@ -479,7 +479,8 @@ private:
         BuildOptions build;
         build.name = stem_;
         build.device = options_.device;
-        build.precision = precision;
+        // Which layers of a GPU's INT8 model stay in float was decided by their time, and is judged by it again.
+        if (precision != Precision::int8 || options_.device == "cpu") build.precision = precision;
         build.timing_cache = options_.timing_cache;
         build.allow_fallback = options_.allow_fallback;
         build.tune = tune();

@@ -160,14 +160,15 @@ void explain(const BuildReport& report, const Context& context) {
                   " s");
 }
 
-/// INT8 for what has int8 layers, on this device: the GPU computes what is quantised as it comes in floats.
-Precision usual_precision(const Model& model, const std::string& device) {
-    const auto has = [&](std::string_view type) {
-        return std::ranges::any_of(model.graph.nodes, [&](const auto& node) { return node->is(type); });
-    };
-    if (has("QuantizeLinear")) return Precision::int8;
-    if (!has("DynamicQuantizeLinear")) return Precision::float32;
-    return device == "cuda" ? Precision::float16 : Precision::int8;
+/// What the model leaves in float is an error where its precision was named, else it is told.
+void warn_about_share(const Engine& engine, const Context& context) {
+    const auto report = engine.report();
+    if (!report || report->precision_share.empty()) return;
+    const std::string name = to_string(engine.info().precision);
+    const auto found = report->precision_share.find(name);
+    const double share = found == report->precision_share.end() ? 0 : found->second;
+    if (share < 0.9)
+        context.warn("only " + fixed(share * 100, 0) + " % of the arithmetic is in " + name + ": see --explain");
 }
 
 /// Digests that `lathe quantize` left in the model, for the engine's provenance.
@@ -240,9 +241,7 @@ Result<void> build_engine(const BuildArguments& options, const Context& context)
     build.threads = options.threads;
     build.command_line = context.command_line();
     build.source = options.model.string();
-    if (options.precision.empty()) {
-        build.precision = usual_precision(model, build.device);
-    } else {
+    if (!options.precision.empty()) {
         const auto precision = precision_from_name(options.precision);
         if (!precision) {
             return Error{ErrorCode::invalid_argument, "unknown precision \"" + options.precision + "\"", "--precision",
@@ -281,6 +280,7 @@ Result<void> build_engine(const BuildArguments& options, const Context& context)
     }
 
     const EngineInfo& info = engine.info();
+    if (options.precision.empty()) warn_about_share(engine, context);
     context.print(context.bold(options.output.string()) + ": " + to_string(info.precision) + " on " + info.device +
                   ", " + std::to_string(info.file_bytes / 1'000'000) + " MB");
     for (const auto& input : info.inputs) {

@@ -74,8 +74,8 @@ std::string built(const std::optional<BuildOptions>& build, const std::filesyste
                   const Context& context) {
     if (!build) return graph.string();
     std::string engine = std::filesystem::path(graph).replace_extension(".engine").string();
-    context.print("  lathe build " + graph.string() + " --device " + build->device + " --precision " +
-                  to_string(build->precision) + " --output " + engine);
+    const std::string precision = build->precision ? " --precision " + to_string(*build->precision) : "";
+    context.print("  lathe build " + graph.string() + " --device " + build->device + precision + " --output " + engine);
     return engine;
 }
 

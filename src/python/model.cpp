@@ -186,7 +186,7 @@ Engine build(const HeldModel& held, const std::string& name, const std::string& 
     options.name = name;
     options.device = device;
     options.threads = threads;
-    options.precision = precision_named(precision);
+    if (!precision.empty()) options.precision = precision_named(precision);
     for (const std::string& text : shapes)
         options.shapes.insert(value_of(parse_shape_range(text)));
     return with_progress(std::move(reporter), [&](PythonProgress& progress) {

@@ -1,5 +1,6 @@
 #include "runtime/engine.hpp"
 
+#include <algorithm>
 #include <chrono>
 
 #include "onnx/onnx.hpp"
@@ -42,6 +43,16 @@ Result<std::string> tokenizer_of(const Model& model) {
     if (text == nullptr) return std::string();
     LATHE_TRY(const Json json, parse_json(*text, "metadata lathe.tokenizer"));
     return json.dump();
+}
+
+/// INT8 for what has int8 layers, on this device: the GPU computes what is quantised as it comes in floats.
+Precision usual_precision(const Model& model, const std::string& device) {
+    const auto has = [&](std::string_view type) {
+        return std::ranges::any_of(model.graph.nodes, [&](const auto& node) { return node->is(type); });
+    };
+    if (has("QuantizeLinear")) return Precision::int8;
+    if (!has("DynamicQuantizeLinear")) return Precision::float32;
+    return device == "cuda" ? Precision::float16 : Precision::int8;
 }
 
 std::vector<std::string> pieces_of(const std::string& key) {
@@ -137,7 +148,8 @@ Result<Engine> Engine::build(const Model& model, const BuildOptions& options) {
     LATHE_TRY(const Backend* backend, backend_for_device(options.device));
     LATHE_CHECK(check_devices(*backend, options.devices));
     CompileOptions compile;
-    compile.precision = options.precision;
+    compile.precision = options.precision.value_or(usual_precision(model, options.device));
+    compile.precision_is_asked = options.precision.has_value();
     compile.workspace_bytes = options.workspace_bytes;
     compile.threads = options.threads;
     compile.profiling = options.profiling;
@@ -165,7 +177,7 @@ Result<Engine> Engine::build(const Model& model, const BuildOptions& options) {
     info.name = options.name.empty() ? model.graph.name : options.name;
     info.device = options.device;
     info.backend = backend->name();
-    info.precision = options.precision;
+    info.precision = compile.precision;
     info.inputs = impl->compiled->inputs();
     info.outputs = impl->compiled->outputs();
     if (!compile.more_profiles.empty()) {

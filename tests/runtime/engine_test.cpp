@@ -60,6 +60,29 @@ public:
     std::string messages;
 };
 
+TEST(Engine, WhatIsQuantisedNamesThePrecision) {
+    // Nothing between the roundings becomes int8: an error only where that was asked for.
+    const Model model = model_from_text("opset 18\ninput %x: float32[2, 3]\n"
+                                        "const %s: float32[] = {0.1}\nconst %z: int8[] = {0}\n"
+                                        "%q = QuantizeLinear(%x, %s, %z)\n%d = DequantizeLinear(%q, %s, %z)\n"
+                                        "%y = Erf(%d)\noutput %y: float32[2, 3]\n");
+    BuildOptions options;
+    LogCapture log;
+    const auto as_it_comes = Engine::build(model, options);
+    ASSERT_TRUE(as_it_comes) << as_it_comes.error().describe();
+    EXPECT_EQ(as_it_comes->info().precision, Precision::int8);
+    EXPECT_THAT(log.messages, HasSubstr("no layer to int8"));
+    options.precision = Precision::int8;
+    const auto named = Engine::build(model, options);
+    ASSERT_FALSE(named);
+    EXPECT_EQ(named.error().code, ErrorCode::unsupported);
+    options.precision = Precision::float32;
+    EXPECT_EQ(Engine::build(model, options).value().info().precision, Precision::float32);
+    options.precision.reset();
+    options.shapes["input"] = {{1, 3, 8, 8}, {1, 3, 8, 8}, {1, 3, 8, 8}};
+    EXPECT_EQ(Engine::build(small_network(), options).value().info().precision, Precision::float32);
+}
+
 TEST(Engine, RoundTripKeepsEverything) {
     const TemporaryFolder folder;
     Engine engine = built();

@@ -46,6 +46,7 @@ enum class BatchPlan {
 
 struct CompileOptions {
     Precision precision = Precision::float32;
+    bool precision_is_asked = true;           ///< by name: an error where too little runs in it
     std::map<std::string, ShapeRange> shapes; ///< by input name; an input not named keeps the model's (static) shape
     std::size_t workspace_bytes = 0;          ///< 0: no limit. Ignored with a message by backends without one.
     std::size_t threads = 0;                  ///< 0: all available cores

@@ -144,7 +144,8 @@ public:
 private:
     /// The precision that was asked for must be there.
     Result<void> audit(LayerSource source, std::span<const LayerInfo> layers, std::set<std::string> between) {
-        LATHE_CHECK(check_precision({layers, source, std::move(between)}, options_.precision, options_.allow_fallback));
+        LATHE_CHECK(check_precision({layers, source, std::move(between)}, options_.precision,
+                                    options_.allow_fallback || !options_.precision_is_asked));
         plan_->report.precision_share = precision_shares(layers);
         return {};
     }

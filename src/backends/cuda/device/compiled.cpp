@@ -201,7 +201,7 @@ Result<void> audit_precision(EngineState& state, const CompileOptions& options) 
         if (row.precision != lathe::to_string(options.precision))
             state.report.fallbacks.push_back(row.op + " runs in " + row.precision + ": " + row.reason);
     }
-    return check(found, options.precision, options.allow_fallback);
+    return check(found, options.precision, options.allow_fallback || !options.precision_is_asked);
 }
 
 /// Memory of one session, by the plans of all tuned points.
