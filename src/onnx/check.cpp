@@ -118,7 +118,7 @@ bool values_stay_small(const onnx::GraphProto& graph) {
     constexpr std::uint64_t most = 1'000'000;
     std::unordered_map<std::string, std::uint64_t> counts;
     for (const auto& tensor : graph.initializer()) {
-        if (const auto count = followed_elements(tensor)) counts.emplace(tensor.name(), std::min(*count, most));
+        if (const auto count = followed_elements(tensor)) counts.emplace(tensor.name(), std::min(*count, most + 1));
     }
     for (const auto& node : graph.node()) {
         if (node.op_type() == "Range" && !range_stays_small(graph, node)) return false;
@@ -126,7 +126,7 @@ bool values_stay_small(const onnx::GraphProto& graph) {
         if (node.op_type() == "Constant" && node.output_size() == 1) {
             for (const auto& attribute : node.attribute()) {
                 const auto count = attribute.has_t() ? followed_elements(attribute.t()) : std::nullopt;
-                if (count) counts.emplace(node.output(0), std::min(*count, most));
+                if (count) counts.emplace(node.output(0), std::min(*count, most + 1));
             }
         }
         if (const int at = shape_input(node.op_type()); at >= 0 && at < node.input_size()) {
