@@ -160,17 +160,6 @@ void explain(const BuildReport& report, const Context& context) {
                   " s");
 }
 
-/// What the model leaves in float is an error where its precision was named, else it is told.
-void warn_about_share(const Engine& engine, const Context& context) {
-    const auto report = engine.report();
-    if (!report || report->precision_share.empty()) return;
-    const std::string name = to_string(engine.info().precision);
-    const auto found = report->precision_share.find(name);
-    const double share = found == report->precision_share.end() ? 0 : found->second;
-    if (share < 0.9)
-        context.warn("only " + fixed(share * 100, 0) + " % of the arithmetic is in " + name + ": see --explain");
-}
-
 /// Digests that `lathe quantize` left in the model, for the engine's provenance.
 void add_quantization_hashes(const Model& model, BuildOptions& build) {
     const std::string* text = model.find_metadata("lathe.quantization");
@@ -280,7 +269,6 @@ Result<void> build_engine(const BuildArguments& options, const Context& context)
     }
 
     const EngineInfo& info = engine.info();
-    if (options.precision.empty()) warn_about_share(engine, context);
     context.print(context.bold(options.output.string()) + ": " + to_string(info.precision) + " on " + info.device +
                   ", " + std::to_string(info.file_bytes / 1'000'000) + " MB");
     for (const auto& input : info.inputs) {

@@ -125,6 +125,7 @@ Result<void> add_lengths(const std::vector<std::int64_t>& lengths, CompileOption
 CompileOptions compile_options(const EngineInfo& info, std::size_t threads, const EngineLoadOptions& wanted) {
     CompileOptions options;
     options.precision = info.precision;
+    options.precision_is_asked = false; // it was, if at all, when the engine was built
     for (const auto& io : info.inputs)
         options.shapes.emplace(io.name, io.range);
     if (info.profiles.size() > 1) {

@@ -68,10 +68,16 @@ TEST(Engine, WhatIsQuantisedNamesThePrecision) {
                                         "%y = Erf(%d)\noutput %y: float32[2, 3]\n");
     BuildOptions options;
     LogCapture log;
-    const auto as_it_comes = Engine::build(model, options);
+    auto as_it_comes = Engine::build(model, options);
     ASSERT_TRUE(as_it_comes) << as_it_comes.error().describe();
     EXPECT_EQ(as_it_comes->info().precision, Precision::int8);
     EXPECT_THAT(log.messages, HasSubstr("no layer to int8"));
+    const TemporaryFolder folder;
+    ASSERT_TRUE(as_it_comes->save(folder.path() / "e.engine"));
+    EngineLoadOptions anew; // compiled from the graph
+    anew.profiling = true;
+    const auto loaded = Engine::load(folder.path() / "e.engine", anew);
+    EXPECT_TRUE(loaded) << loaded.error().describe();
     options.precision = Precision::int8;
     const auto named = Engine::build(model, options);
     ASSERT_FALSE(named);

@@ -201,7 +201,11 @@ Result<void> audit_precision(EngineState& state, const CompileOptions& options) 
         if (row.precision != lathe::to_string(options.precision))
             state.report.fallbacks.push_back(row.op + " runs in " + row.precision + ": " + row.reason);
     }
-    return check(found, options.precision, options.allow_fallback || !options.precision_is_asked);
+    auto enough = check(found, options.precision, options.allow_fallback);
+    if (enough || options.precision_is_asked) return enough;
+    const std::string& reasons = enough.error().message;
+    log(LogLevel::warning, reasons.substr(0, reasons.find('\n')) + ", as the model has it");
+    return {};
 }
 
 /// Memory of one session, by the plans of all tuned points.
