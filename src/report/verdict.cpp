@@ -408,12 +408,27 @@ void add_accuracy_reason(const Judgement& judgement, const Engine& engine, std::
     reasons.push_back(sentence + ".");
 }
 
+/// Which engines' timings say little.
+std::optional<std::string> unsettled(const Judgement& judgement) {
+    std::vector<std::string> labels;
+    for (const Engine& engine : judgement.engines)
+        if (engine.latency != nullptr && flag(*engine.latency, "noisy")) labels.push_back(engine.candidate.label);
+    if (labels.empty()) return std::nullopt;
+    std::string all = labels.front();
+    for (std::size_t i = 1; i < labels.size(); ++i)
+        all += (i + 1 < labels.size() ? ", " : " and ") + labels[i];
+    return "The timing of " + all + " did not settle: measure again on a quieter machine.";
+}
+
 std::vector<std::string> explain(const Judgement& judgement, const Engine* chosen) {
     std::vector<std::string> reasons;
     const Engine* first = headline_engine(judgement, chosen);
     if (first != nullptr) {
         if (!first->is_baseline()) add_speed_reasons(judgement, *first, reasons);
         if (first->candidate.accuracy != Accuracy::reference) add_accuracy_reason(judgement, *first, reasons);
+    }
+    if (auto doubt = unsettled(judgement)) reasons.push_back(std::move(*doubt)); // a report shows the first few
+    if (first != nullptr) {
         for (const auto& framework : against_frameworks(judgement, *first)) {
             reasons.push_back(first->candidate.label + " runs at " + interval_text(framework.ratio) + " the speed of " +
                               framework.label + " at batch " + decimals(*judgement.batch, 0) + ".");
@@ -423,12 +438,6 @@ std::vector<std::string> explain(const Judgement& judgement, const Engine* chose
         if (&engine == first || engine.is_baseline()) continue;
         add_speed_reasons(judgement, engine, reasons);
         if (engine.candidate.accuracy != Accuracy::reference) add_accuracy_reason(judgement, engine, reasons);
-    }
-    for (const Engine& engine : judgement.engines) {
-        if (engine.latency != nullptr && flag(*engine.latency, "noisy")) {
-            reasons.push_back("The timing of " + engine.candidate.label +
-                              " did not settle: measure again on a quieter machine.");
-        }
     }
     return reasons;
 }

@@ -277,6 +277,12 @@ TEST(Verdict, NoisyTimingsAreNamed) {
     Json bench = bench_of(5.0);
     bench["latency"][1]["noisy"] = true;
     EXPECT_THAT(make_verdict(&bench, nullptr).reasons, Contains(HasSubstr("timing of INT8 did not settle")));
+    bench["latency"][0]["noisy"] = true;
+    const auto reasons = make_verdict(&bench, nullptr).reasons;
+    const auto both = std::ranges::find_if(reasons, [](const std::string& reason) {
+        return reason.starts_with("The timing of FP32 and INT8 did not settle");
+    });
+    EXPECT_LT(both - reasons.begin(), 3) << "the report shows four before it folds the others";
 }
 
 TEST(Verdict, UnlabelledEvaluationIsJudgedByAgreement) {
