@@ -98,10 +98,14 @@ bool passes_values_on(const std::string& op_type) {
     return operators.contains(op_type);
 }
 
-/// Elements of what inference takes for a value to follow: no more than one dimension.
+constexpr std::uint64_t most_followed = 1'000'000;
+
+/// Elements of what inference takes for a value to follow: no more than one dimension. A tensor may claim any number:
+/// past the most that may be followed they are not counted.
 std::optional<std::uint64_t> followed_elements(const onnx::TensorProto& tensor) {
     if (tensor.dims_size() > 1) return std::nullopt;
-    return tensor.dims_size() == 0 ? 1 : static_cast<std::uint64_t>(std::max<std::int64_t>(0, tensor.dims(0)));
+    if (tensor.dims_size() == 0) return 1;
+    return std::min(static_cast<std::uint64_t>(std::max<std::int64_t>(0, tensor.dims(0))), most_followed + 1);
 }
 
 /// Input that holds as many elements as the result has axes; -1: none.
@@ -115,10 +119,9 @@ int shape_input(const std::string& op_type) {
 /// take a terabyte, and so would a long Range; a result of 600,000 axes takes seconds. Others make no more than they
 /// read.
 bool values_stay_small(const onnx::GraphProto& graph) {
-    constexpr std::uint64_t most = 1'000'000;
     std::unordered_map<std::string, std::uint64_t> counts;
     for (const auto& tensor : graph.initializer()) {
-        if (const auto count = followed_elements(tensor)) counts.emplace(tensor.name(), std::min(*count, most + 1));
+        if (const auto count = followed_elements(tensor)) counts.emplace(tensor.name(), *count);
     }
     for (const auto& node : graph.node()) {
         if (node.op_type() == "Range" && !range_stays_small(graph, node)) return false;
@@ -126,7 +129,7 @@ bool values_stay_small(const onnx::GraphProto& graph) {
         if (node.op_type() == "Constant" && node.output_size() == 1) {
             for (const auto& attribute : node.attribute()) {
                 const auto count = attribute.has_t() ? followed_elements(attribute.t()) : std::nullopt;
-                if (count) counts.emplace(node.output(0), std::min(*count, most + 1));
+                if (count) counts.emplace(node.output(0), *count);
             }
         }
         if (const int at = shape_input(node.op_type()); at >= 0 && at < node.input_size()) {
@@ -146,7 +149,7 @@ bool values_stay_small(const onnx::GraphProto& graph) {
         }
         if (!known) continue;
         const std::uint64_t made = node.op_type() == "Concat" ? sum : largest;
-        if (made > most) return false;
+        if (made > most_followed) return false;
         for (const std::string& name : node.output())
             counts.emplace(name, made);
     }

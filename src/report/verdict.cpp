@@ -414,9 +414,9 @@ std::optional<std::string> unsettled(const Judgement& judgement) {
     for (const Engine& engine : judgement.engines)
         if (engine.latency != nullptr && flag(*engine.latency, "noisy")) labels.push_back(engine.candidate.label);
     if (labels.empty()) return std::nullopt;
-    std::string all = labels.front();
-    for (std::size_t i = 1; i < labels.size(); ++i)
-        all += (i + 1 < labels.size() ? ", " : " and ") + labels[i];
+    const std::string last = labels.back();
+    labels.pop_back();
+    const std::string all = labels.empty() ? last : join(labels, ", ") + " and " + last;
     return "The timing of " + all + " did not settle: measure again on a quieter machine.";
 }
 

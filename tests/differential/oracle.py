@@ -1,5 +1,6 @@
 """What ONNX Runtime computes, without its rewriting, and how far from it the outputs of run_plan are."""
 
+import argparse
 import pathlib
 import re
 import shutil
@@ -43,6 +44,24 @@ def is_stable(model, feeds, wanted, noise=1e-6, limit=2e-4, tries=1):
         if not all(difference(a, b) < limit for a, b in zip(evaluate(model, near), wanted)):
             return False
     return True
+
+
+def dependable(model, feeds):
+    """The outputs to hold others to; None where numbers are none or roundings decide, an error where it is no network."""
+    outputs = evaluate(model, feeds)
+    usable = all(np.isfinite(value).all() for value in outputs) and is_stable(model, feeds, outputs)
+    return outputs if usable else None
+
+
+def arguments(about, programs, last):
+    """The parser that the scripts begin with: programs, seeds, where to keep what is wrong."""
+    parser = argparse.ArgumentParser(description=about.splitlines()[0])
+    for program in programs:
+        parser.add_argument(program)
+    parser.add_argument("first", nargs="?", type=int, default=0)
+    parser.add_argument("last", nargs="?", type=int, default=last)
+    parser.add_argument("--keep", type=pathlib.Path)
+    return parser
 
 
 def write(folder, model, feeds):

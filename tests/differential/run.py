@@ -6,16 +6,14 @@ Networks of the seeds FIRST to LAST (0 to 199) are made, run and compared; those
 stay in FOLDER, where reduce.py makes them small. Exit 1 if there was one, 77 where a package is missing.
 """
 
-import argparse
 import pathlib
 import shutil
 import sys
 import tempfile
 
 try:
-    import numpy as np
     import onnxruntime  # noqa: F401: asked for early
-    from oracle import complaints, evaluate, is_stable, run, write
+    from oracle import arguments, complaints, dependable, run, write
     from networks import network
 except ImportError as error:
     print(f"SKIPPED: {error}; LATHE_PYTHON names a Python that has it", file=sys.stderr)
@@ -25,23 +23,17 @@ TOGETHER = 40  # networks in one process
 
 
 def main():
-    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("run_plan")
-    arguments.add_argument("first", nargs="?", type=int, default=0)
-    arguments.add_argument("last", nargs="?", type=int, default=199)
-    arguments.add_argument("--keep", type=pathlib.Path)
-    given = arguments.parse_args()
+    given = arguments(__doc__, ["run_plan"], 199).parse_args()
     root = given.keep or pathlib.Path(tempfile.mkdtemp(prefix="lathe-differential-"))
     wanted, unusable = {}, 0
     for seed in range(given.first, given.last + 1):
         model, feeds = network(seed)
         try:
-            outputs = evaluate(model, feeds)
-            usable = all(np.isfinite(value).all() for value in outputs) and is_stable(model, feeds, outputs)
+            outputs = dependable(model, feeds)
         except Exception as error:  # noqa: BLE001: ONNX Runtime's own refusal of a network that is not valid
-            usable = False
+            outputs = None
             print(f"seed {seed} is no network: {' '.join(str(error).split())[:200]}")
-        if not usable:
+        if outputs is None:
             unusable += 1
             continue
         wanted[root / str(seed)] = outputs

@@ -8,7 +8,6 @@ run_int8.py. Those that differ, are refused or crash are told and stay in FOLDER
 where a package or the GPU is missing.
 """
 
-import argparse
 import os
 import pathlib
 import shutil
@@ -22,7 +21,7 @@ try:
     import numpy as np
     import onnx
     import onnxruntime  # noqa: F401: asked for early
-    from oracle import CLOSE, difference, evaluate, is_stable
+    from oracle import CLOSE, arguments, dependable, difference, evaluate, is_stable
     from networks import network
     from run_int8 import norm, quantised
 except ImportError as error:
@@ -88,8 +87,8 @@ def judge(lathe, root, seed, asked):
     """(whether the network is one that can be judged, complaints)"""
     model, feeds = network(seed)
     try:
-        wanted = evaluate(model, feeds)
-        if not all(np.isfinite(value).all() for value in wanted) or not is_stable(model, feeds, wanted):
+        wanted = dependable(model, feeds)
+        if wanted is None:
             return False, []
         in_half = is_stable(model, feeds, wanted, noise=3e-3, limit=1e-2, tries=5)
     except Exception:  # noqa: BLE001: ONNX Runtime's own refusal of a network that is not valid
@@ -110,15 +109,11 @@ def judge(lathe, root, seed, asked):
 
 
 def main():
-    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("lathe")
-    arguments.add_argument("first", nargs="?", type=int, default=0)
-    arguments.add_argument("last", nargs="?", type=int, default=39)
-    arguments.add_argument("--keep", type=pathlib.Path)
-    arguments.add_argument("--jobs", type=int, default=min(16, os.cpu_count() or 1), help="networks at a time")
-    arguments.add_argument("--precision", nargs="+", choices=["fp32", "fp16", "int8"], default=["fp32", "fp16", "int8"])
-    arguments.add_argument("--seconds", type=float, default=np.inf, help="begin no network after these")
-    given = arguments.parse_args()
+    parser = arguments(__doc__, ["lathe"], 39)
+    parser.add_argument("--jobs", type=int, default=min(16, os.cpu_count() or 1), help="networks at a time")
+    parser.add_argument("--precision", nargs="+", choices=["fp32", "fp16", "int8"], default=["fp32", "fp16", "int8"])
+    parser.add_argument("--seconds", type=float, default=np.inf, help="begin no network after these")
+    given = parser.parse_args()
     if subprocess.run(["nvidia-smi", "-L"], capture_output=True, check=False).returncode if shutil.which("nvidia-smi") else True:
         print("SKIPPED: no NVIDIA GPU", file=sys.stderr)
         return 77

@@ -8,7 +8,6 @@ differ by more, fail or crash are told, and stay in FOLDER (SEED_TARGET), where 
 Exit 1 if there was one, 77 where a package is missing.
 """
 
-import argparse
 import pathlib
 import shutil
 import subprocess
@@ -19,7 +18,7 @@ try:
     import numpy as np
     import onnx
     import onnxruntime  # noqa: F401: asked for early
-    from oracle import evaluate, is_stable, run, write
+    from oracle import arguments, dependable, evaluate, run, write
     from networks import network
 except ImportError as error:
     print(f"SKIPPED: {error}; LATHE_PYTHON names a Python that has it", file=sys.stderr)
@@ -70,23 +69,17 @@ def complaints(folder, target, told, wanted, exact):
 
 
 def main():
-    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("lathe")
-    arguments.add_argument("run_plan")
-    arguments.add_argument("first", nargs="?", type=int, default=0)
-    arguments.add_argument("last", nargs="?", type=int, default=39)
-    arguments.add_argument("--keep", type=pathlib.Path)
-    given = arguments.parse_args()
+    given = arguments(__doc__, ["lathe", "run_plan"], 39).parse_args()
     lathe = str(pathlib.Path(given.lathe).resolve())
     root = given.keep or pathlib.Path(tempfile.mkdtemp(prefix="lathe-differential-"))
     judged, bad = {}, 0
     for seed in range(given.first, given.last + 1):
         model, feeds = network(seed)
         try:
-            exact = evaluate(model, feeds)
-            if not all(np.isfinite(value).all() for value in exact) or not is_stable(model, feeds, exact):
-                continue
+            exact = dependable(model, feeds)
         except Exception:  # noqa: BLE001: ONNX Runtime's own refusal of a network that is not valid
+            exact = None
+        if exact is None:
             continue
         for target in KIND:
             folder = root / f"{seed}_{target}"

@@ -1,6 +1,15 @@
 #include "backends/api/backend.hpp"
 
+#include "support/log.hpp"
+
 namespace lathe {
+
+Result<void> told_unless_asked(Result<void> audit, const CompileOptions& options) {
+    if (audit || options.precision_is_asked || audit.error().code != ErrorCode::unsupported) return audit;
+    const std::string& reasons = audit.error().message; // layer by layer, behind the first line
+    log(LogLevel::warning, reasons.substr(0, reasons.find('\n')));
+    return {};
+}
 
 Result<const Backend*> default_backend() {
     for (const auto& backend : backends()) {

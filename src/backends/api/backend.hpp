@@ -68,6 +68,9 @@ struct CompileOptions {
     std::span<const std::byte> graph{};
 };
 
+/// That too little runs in the precision (unsupported) is an error where it was asked for by name, else a warning.
+Result<void> told_unless_asked(Result<void> audit, const CompileOptions& options);
+
 /// What a device's management library says of it now. Fields that it does not tell are absent.
 struct DeviceSample {
     std::optional<unsigned> sm_clock_mhz, memory_clock_mhz, temperature_celsius, utilization_percent;

@@ -460,12 +460,8 @@ Result<std::unique_ptr<CompiledModel>> compile_model(const Model& original, cons
             }
             for (const auto& spec : specs) {
                 LATHE_TRY(ov::CompiledModel compiled, compile_part(job, spec));
-                if (job.state->parts.empty()) {
-                    if (const auto audit = audit_precision(compiled, options.precision); !audit) {
-                        if (options.precision_is_asked) return audit.error();
-                        log(LogLevel::warning, audit.error().message);
-                    }
-                }
+                if (job.state->parts.empty())
+                    LATHE_CHECK(told_unless_asked(audit_precision(compiled, options.precision), options));
                 job.state->parts.push_back(std::make_unique<Part>(spec, std::move(compiled), properties_of(job, spec)));
             }
             return std::unique_ptr<CompiledModel>(std::make_unique<OpenVinoModel>(job.state));

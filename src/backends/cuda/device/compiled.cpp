@@ -201,11 +201,7 @@ Result<void> audit_precision(EngineState& state, const CompileOptions& options) 
         if (row.precision != lathe::to_string(options.precision))
             state.report.fallbacks.push_back(row.op + " runs in " + row.precision + ": " + row.reason);
     }
-    auto enough = check(found, options.precision, options.allow_fallback);
-    if (enough || options.precision_is_asked) return enough;
-    const std::string& reasons = enough.error().message;
-    log(LogLevel::warning, reasons.substr(0, reasons.find('\n')) + ", as the model has it");
-    return {};
+    return told_unless_asked(check(found, options.precision, options.allow_fallback), options);
 }
 
 /// Memory of one session, by the plans of all tuned points.
