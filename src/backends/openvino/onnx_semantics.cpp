@@ -13,6 +13,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "backends/openvino/moved_scales.hpp"
 #include "backends/openvino/quantised_semantics.hpp"
 #include "backends/openvino/reductions.hpp"
 #include "backends/openvino/windows.hpp"
@@ -478,8 +479,10 @@ Nodes instead_of(Graph& graph, const Node& node, std::int64_t opset, const Quant
     if (Nodes nodes = quantised.instead_of(graph, node); !nodes.empty()) return nodes;
     if (is_extreme(node) && quantised.any()) return extreme_of_floats(graph, node);
     if (quantised.any() && (slides_over_columns(graph, node, uses) || quantises_parts_of_a_product(graph, node, uses) ||
-                            pads_bytes_otherwise(graph, node, opset)))
+                            pads_bytes_otherwise(graph, node, opset) || gathers_scaled_bytes(graph, node, uses) ||
+                            adds_axes_behind_columns(graph, node, uses)))
         return of_its_own(graph, node);
+    if (node.is("Gather")) return quantised.any() ? gathered_in_a_row(graph, node, opset) : Nodes{};
     if (node.is("ReduceMax") || node.is("ReduceMin")) return infinite_extreme(graph, node);
     if (node.is("NonMaxSuppression")) return dropped_beyond_threshold(graph, node);
     if (node.is("Softmax") && opset < 13) return coerced_softmax(graph, node);
@@ -507,7 +510,10 @@ void write_onnx_semantics(Graph& graph, std::int64_t opset) {
             write_onnx_semantics(body, opset);
         });
     }
-    replace_each(graph, [&](const Node& node) { return reductions_as_onnx(graph, node, opset); });
+    {
+        const Uses uses(graph);
+        replace_each(graph, [&](const Node& node) { return reductions_as_onnx(graph, node, opset, uses); });
+    }
     // A convolution may need several of its forms.
     constexpr int forms = 3;
     for (int i = 0; i < forms; ++i)

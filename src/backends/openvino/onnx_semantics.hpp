@@ -21,11 +21,15 @@ namespace lathe::openvino {
 ///   ReduceMax, ReduceMin, GlobalMaxPool quantised behind   they compare what is cut to bytes already
 ///   Reduce... that drops its axes                   a Transpose or Reshape behind, of axes of one element, is lost
 ///   Reduce..., Global...Pool of lines               what is added by channel behind it is another channel's
+///   the same of a convolution of bytes              its scales are other channels'
 ///   Reduce... behind an Unsqueeze                   the new axis is at another place
 ///   Slice before GatherElements                     it is left out where it begins at 0
 ///   LSTM, GRU, RNN of a sequence that others read too   they write over each other's values
 ///   Pad of bytes by another number than 0           along one axis it pads with 0
 ///   AveragePool, MaxPool over columns of a product of bytes   it is refused
+///   Gather by one index or a table, of a product or convolution of bytes   scales by channel meet other axes
+///   Gather of bytes that are multiplied by channel  compiling it, it reads through a null pointer
+///   Reshape, Unsqueeze by last axes of one, of a product of bytes   scales by column meet the axis before
 ///   Concat of quantised int8, or of several zero points   an int8 convolution behind it gives something else
 ///   AveragePool of bytes that counts its padding    the padding is 0, whatever the zero point
 ///   Concat of rows that is quantised for a MatMul   it has a zero point a row then, which it refuses

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "backends/openvino/moved_scales.hpp"
 #include "passes/rewrite.hpp"
 
 namespace lathe::openvino {
@@ -49,14 +50,16 @@ bool meets_factors(const Graph& graph, const std::string& value) {
     });
 }
 
-//  x [N, C, L] ──▶ Reduce ──▶ y   ==>   x ──▶ Reshape [N, C, L, 1] ──▶ Reduce ──▶ Reshape ──▶ y
+//  x [N, C, L] ──▶ Reduce ──▶ y   ==>   x ──▶ Reshape [N, C, 1, L] ──▶ Reduce ──▶ Reshape ──▶ y
 // What is computed behind a reduction of three axes, with a number a channel, OpenVINO computes with other channels'.
-// Over the first axis alone it looks through a Reshape that only adds an axis: the line is flat then.
-Nodes reduction_of_image(Graph& graph, const Node& node, std::optional<Axes> axes, std::int64_t opset) {
+// Over the first axis alone it looks through a Reshape that only adds an axis: the line is flat then. The numbers may
+// also be scales, which OpenVINO moves behind the reduction.
+Nodes reduction_of_image(Graph& graph, const Node& node, std::optional<Axes> axes, std::int64_t opset,
+                         const Uses& uses) {
     const std::string& y = node.output(0);
-    if (!meets_factors(graph, y)) return {};
+    if (!meets_factors(graph, y) && !has_scales_by_channel(graph, node.input(0), uses)) return {};
     const bool over_line = !axes || std::ranges::find(*axes, 2) != axes->end();
-    Axes sizes{0, 0, -1, 1}, back{0, 0, -1};
+    Axes sizes{0, 0, 1, -1}, back{0, 0, -1};
     if (!over_line) {
         const auto dims = graph.info_or_name(node.input(0)).shape();
         if (*axes != Axes{0} || !dims || (*dims)[1] < 0 || (*dims)[2] < 0) return {};
@@ -148,12 +151,12 @@ Nodes reduced_before_new_axes(Graph& graph, const Node& node, const Axes& axes, 
 
 } // namespace
 
-Nodes reductions_as_onnx(Graph& graph, const Node& node, std::int64_t opset) {
+Nodes reductions_as_onnx(Graph& graph, const Node& node, std::int64_t opset, const Uses& uses) {
     if (!node.domain.empty() || node.outputs.size() != 1) return {};
     const auto dims = graph.info_or_name(node.input(0)).dims;
     const bool is_line = dims && dims->size() == 3;
     if (node.is("GlobalAveragePool") || node.is("GlobalMaxPool"))
-        return is_line ? reduction_of_image(graph, node, std::nullopt, opset) : Nodes{};
+        return is_line ? reduction_of_image(graph, node, std::nullopt, opset, uses) : Nodes{};
     if (!node.op_type.starts_with("Reduce")) return {};
     auto axes = constant_integers(graph, node, "axes", 1);
     if (!axes || axes->empty()) return {};
@@ -163,8 +166,15 @@ Nodes reductions_as_onnx(Graph& graph, const Node& node, std::int64_t opset) {
         std::ranges::sort(*axes);
         if (Nodes nodes = reduced_before_new_axes(graph, node, *axes, opset); !nodes.empty()) return nodes;
     }
-    if (node.int_or("keepdims", 1) == 0) return kept_and_squeezed(graph, node, *axes, opset);
-    return is_line ? reduction_of_image(graph, node, axes, opset) : Nodes{};
+    if (node.int_or("keepdims", 1) == 0) {
+        Nodes nodes = kept_and_squeezed(graph, node, *axes, opset);
+        if (!is_line) return nodes;
+        Nodes image = reduction_of_image(graph, nodes.front(), axes, opset, uses);
+        if (image.empty()) return nodes;
+        image.push_back(std::move(nodes.back()));
+        return image;
+    }
+    return is_line ? reduction_of_image(graph, node, axes, opset, uses) : Nodes{};
 }
 
 } // namespace lathe::openvino

@@ -6,6 +6,6 @@ namespace lathe::openvino {
 
 /// What stands in the place of a reduction, or of a pool of a whole line, that OpenVINO 2026.4 computes otherwise than
 /// ONNX defines it (see onnx_semantics.hpp); nothing where it computes the same.
-Nodes reductions_as_onnx(Graph& graph, const Node& node, std::int64_t opset);
+Nodes reductions_as_onnx(Graph& graph, const Node& node, std::int64_t opset, const Uses& uses);
 
 } // namespace lathe::openvino

@@ -1,0 +1,22 @@
+#pragma once
+
+#include "backends/openvino/quantised_semantics.hpp"
+
+namespace lathe::openvino {
+
+/// A Gather of bytes that a constant multiplies by channel behind their zero point: OpenVINO 2026.4 reads through a
+/// null pointer, compiling it.
+bool gathers_scaled_bytes(const Graph& graph, const Node& node, const Uses& uses);
+
+/// A Reshape or Unsqueeze that adds axes of one element behind the columns of a product: OpenVINO takes the scales, one
+/// a column, to lie along the axis before; refused, or another result where the two are as long.
+bool adds_axes_behind_columns(const Graph& graph, const Node& node, const Uses& uses);
+
+/// Whether a value may have a scale a channel (axis 1), of a convolution of bytes or of a product that was turned.
+bool has_scales_by_channel(const Graph& graph, const std::string& value, const Uses& uses);
+
+/// What stands in the place of a Gather by one index, or by a table of them, in a quantised network (see
+/// onnx_semantics.hpp); nothing for another.
+Nodes gathered_in_a_row(Graph& graph, const Node& node, std::int64_t opset);
+
+} // namespace lathe::openvino
