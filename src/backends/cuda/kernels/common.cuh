@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 #include <cuda_bf16.h>
@@ -52,6 +53,20 @@ cudaError_t launch_kernel(void (*kernel)(Params...), dim3 grid, dim3 block, std:
     config.numAttrs = count;
     return cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...);
 }
+
+/// Division of numbers below 65,536 by one that the host knows: an instruction in place of some twenty.
+struct Divisor {
+    std::uint32_t value = 1, inverse = 0; ///< inverse: 2^32 / value, rounded up past it; 0 for 1
+    Divisor() = default;
+    explicit Divisor(int divisor)
+        : value(static_cast<std::uint32_t>(divisor)), inverse(divisor == 1 ? 0 : 0xffffffffU / value + 1) {}
+    __device__ __forceinline__ int divide(int number) const {
+        return inverse == 0 ? number : static_cast<int>(__umulhi(static_cast<std::uint32_t>(number), inverse));
+    }
+    __device__ __forceinline__ int remainder(int number) const {
+        return number - divide(number) * static_cast<int>(value);
+    }
+};
 
 inline unsigned blocks_for(std::int64_t count, std::int64_t per_block) {
     const std::int64_t blocks = (count + per_block - 1) / per_block;
@@ -104,6 +119,23 @@ __device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(float v) {
 template <>
 __device__ __forceinline__ std::int8_t from_float<std::int8_t>(float v) {
     return saturate_s8(v);
+}
+
+/// Two neighbouring numbers of 16 bits: a word.
+template <class T>
+__device__ __forceinline__ float2 unpack_pair(std::uint32_t raw) {
+    if constexpr (std::is_same_v<T, __half>) return __half22float2(*reinterpret_cast<const __half2*>(&raw));
+    return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&raw));
+}
+template <class T>
+__device__ __forceinline__ std::uint32_t pack_pair(float x, float y) {
+    if constexpr (std::is_same_v<T, __half>) {
+        const __half2 pair = __floats2half2_rn(x, y);
+        return *reinterpret_cast<const std::uint32_t*>(&pair);
+    } else {
+        const __nv_bfloat162 pair = __floats2bfloat162_rn(x, y);
+        return *reinterpret_cast<const std::uint32_t*>(&pair);
+    }
 }
 
 /// Stored number i of an array of run-time type.

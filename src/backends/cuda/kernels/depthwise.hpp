@@ -42,5 +42,16 @@ bool depthwise_mma_takes(const DepthwiseParams& params, const DepthwiseTile& til
 int depthwise_mma_blocks(const DepthwiseParams& params, const DepthwiseTile& tile);
 cudaError_t launch_depthwise_mma(const DepthwiseParams& params, const DepthwiseTile& tile, cudaStream_t stream,
                                  bool programmatic);
+/// 5x5 or 7x7, stride 1 or 2, types and activations as for depthwise_mma, or a residual
+/// and no activation. A block's tile is `chunks` x
+/// 8 columns and `bands` x `rows` (1, 2, 4, 7) rows of `images` images; chunks * bands * images is at most 16.
+struct ToeplitzTile {
+    std::int32_t rows, chunks, bands, images;
+};
+bool depthwise_toeplitz_takes(const DepthwiseParams& params, const ToeplitzTile& tile);
+/// Shared memory of a block, of a problem that it takes.
+std::size_t depthwise_toeplitz_shared_bytes(const DepthwiseParams& params, const ToeplitzTile& tile);
+cudaError_t launch_depthwise_toeplitz(const DepthwiseParams& params, const ToeplitzTile& tile, cudaStream_t stream,
+                                      bool programmatic);
 
 } // namespace lathe::cuda::kernels

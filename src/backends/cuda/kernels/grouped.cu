@@ -11,16 +11,16 @@
 
 #include <algorithm>
 
-#include "backends/cuda/kernels/grouped.hpp"
-#include "backends/cuda/kernels/mma_ptx.cuh"
+#include "backends/cuda/kernels/grouped.cuh"
 #include "backends/cuda/kernels/vec4.cuh"
 
 namespace lathe::cuda::kernels {
 namespace {
 
 using mma::Math;
+using namespace in_groups;
 
-constexpr int threads = 128, warps = threads / 32, slice_bytes = 16, tile_channels = 8;
+constexpr int threads = 128, warps = threads / 32;
 
 struct Work {
     std::int32_t taps, slices;        ///< slices: of a tap
@@ -32,23 +32,6 @@ struct Work {
     std::int32_t patch_h, patch_w, pixel_bytes;
     std::int32_t sums_pitch; ///< floats of a result in shared memory
     std::int32_t weights_bytes, offsets_bytes, sums_bytes;
-};
-
-template <Math M>
-struct Stored {
-    using type = float;
-};
-template <>
-struct Stored<Math::f16> {
-    using type = __half;
-};
-template <>
-struct Stored<Math::bf16> {
-    using type = __nv_bfloat16;
-};
-template <>
-struct Stored<Math::s8> {
-    using type = std::int8_t;
 };
 
 /// The first slice of a tile's input channels, counted from the block's first one.

@@ -64,6 +64,20 @@ __device__ __forceinline__ void multiply(std::uint32_t (&c)[4], const std::uint3
     }
 }
 
+/// The same for sums that are floats.
+template <Math M>
+__device__ __forceinline__ void multiply_floats(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
+                                                std::uint32_t b1) {
+    std::uint32_t raw[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+        raw[i] = __float_as_uint(c[i]);
+    multiply<M>(raw, a, b0, b1);
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+        c[i] = __uint_as_float(raw[i]);
+}
+
 __device__ __forceinline__ void cluster_arrive() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("barrier.cluster.arrive.release;" ::: "memory");
@@ -87,6 +101,14 @@ __device__ __forceinline__ float load_peer_float(std::uint32_t address, int rank
     asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(remote) : "memory");
 #endif
     return v;
+}
+/// Writes to the same address of another block of the cluster.
+__device__ __forceinline__ void store_peer(std::uint32_t address, int rank, std::uint32_t value) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    std::uint32_t remote;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(rank));
+    asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(remote), "r"(value) : "memory");
+#endif
 }
 __device__ __forceinline__ uint4 load_peer(std::uint32_t address, unsigned rank) {
     uint4 v = {0, 0, 0, 0};

@@ -105,4 +105,33 @@ __device__ __forceinline__ void activate4(float (&v)[4], const EpilogueParams& e
         v[i] = done.v[i];
 }
 
+/// All activations in one call, for kernels whose code would not fit the instruction cache otherwise.
+static __device__ __noinline__ Four activated(Four four, std::int32_t act, float low, float high, float alpha) {
+    EpilogueParams e{};
+    e.act = act, e.low = low, e.high = high, e.alpha = alpha;
+    activate4(four.v, e);
+    return four;
+}
+/// The same with what is short inline: a clamp, SiLU.
+__device__ __forceinline__ void activate_briefly(float (&v)[4], const EpilogueParams& e) {
+    if (e.act == act_none) return;
+    if (e.act <= act_clip) {
+        const float low = e.act == act_clip ? e.low : 0.0F, high = e.act == act_clip ? e.high : INFINITY;
+#pragma unroll
+        for (float& x : v)
+            x = fminf(fmaxf(x, low), high);
+        return;
+    }
+    if (e.act == act_silu) {
+#pragma unroll
+        for (float& x : v)
+            x = __fdividef(x, 1.0F + __expf(-x));
+        return;
+    }
+    const Four done = activated({{v[0], v[1], v[2], v[3]}}, e.act, e.low, e.high, e.alpha);
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+        v[i] = done.v[i];
+}
+
 } // namespace lathe::cuda::kernels

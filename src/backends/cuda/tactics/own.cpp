@@ -243,7 +243,7 @@ public:
     }
     void operator()(const GroupFactors&) { refuse("a kernel is generated for group normalisation"); }
     void operator()(const Rotary&) { refuse("a kernel is generated for rotary positions"); }
-    void operator()(const Recurrent&) { refuse("the reference kernel is the only one of recurrent cells"); }
+    void operator()(const Recurrent&) { refuse(recurrent_options(op_, plan_, device_, options_)); }
     void operator()(const Chain& chain) {
         if (!chain.squeeze) return refuse("chains of convolutions have kernels on Hopper alone");
         refuse(squeeze_options(op_, chain, plan_, device_, options_));

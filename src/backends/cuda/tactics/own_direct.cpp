@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "backends/cuda/generate/space.hpp"
 #include "backends/cuda/kernels/depthwise.hpp"
@@ -59,6 +60,50 @@ double depthwise_window_cost(const DepthwiseParams& p, int columns, const Device
                  y = static_cast<double>(p.n) * p.p * p.q;
     const double size = p.type == type_s8 ? 1 : p.type == type_f32 ? 4 : 2;
     return 2 + std::max({issue, latency, (x * size + y * p.y_stride * size) / 2.7e6});
+}
+
+/// Tiles whose strips fill the tensor cores' rows.
+std::vector<ToeplitzTile> toeplitz_tiles(const DepthwiseParams& p, std::size_t shared_limit) {
+    std::vector<ToeplitzTile> tiles;
+    const auto up = [](std::int32_t a, std::int32_t b) { return (a + b - 1) / b; };
+    for (const std::int32_t rows : {1, 2, 4, 7}) {
+        if (rows > 1 && rows / 2 >= p.p) continue;
+        std::int32_t before = 0;
+        for (const std::int32_t parts : {1, 2, 4, 8, 16}) {
+            const std::int32_t chunks = up(up(p.q, 8), parts);
+            if (chunks > 16 || chunks == before) continue;
+            before = chunks;
+            const std::int32_t bands = std::min(16 / chunks, up(p.p, rows));
+            const bool whole = bands * rows >= p.p && chunks * 8 >= p.q;
+            ToeplitzTile tile{rows, chunks, bands, whole ? std::min(p.n, 16 / (chunks * bands)) : 1};
+            if (!depthwise_toeplitz_takes(p, tile)) continue;
+            const auto too_large = [&] { return depthwise_toeplitz_shared_bytes(p, tile) > shared_limit; };
+            while (tile.images > 1 && too_large())
+                tile.images = (tile.images + 1) / 2;
+            if (!too_large()) tiles.push_back(tile);
+        }
+    }
+    return tiles;
+}
+
+/// The same: blocks that turn the channels of their pixels, multiply, and turn them back; not fitted.
+double toeplitz_cost(const DepthwiseParams& p, const ToeplitzTile& tile, const Device& device) {
+    const double kernel = p.window.kernel_h, stride = p.window.stride_h, size = p.type == type_s8 ? 1 : 2;
+    const double steps = stride == 1 ? 1 : 2, rows = tile.rows * tile.bands;
+    const double high = (rows - 1) * stride + kernel, octets = (tile.chunks - 1) * stride + 2 * steps;
+    const double tiles = std::ceil(p.q / (tile.chunks * 8.0)) * std::ceil(p.p / rows) *
+                         std::ceil(static_cast<double>(p.n) / tile.images) *
+                         std::ceil(std::max(p.c_stride, p.y_stride) / 32.0);
+    const double turned = tile.images * (high * octets * 100 + rows * tile.chunks * 90) / 8 / 4;
+    const double products = 32.0 / 4 * steps * (tile.rows * kernel * 7.0 + (tile.rows * stride + kernel) * 4 + 60);
+    const double shared = static_cast<double>(depthwise_toeplitz_shared_bytes(p, tile)) + 1024;
+    const double at_once = std::clamp(std::floor(227.0 * 1024 / shared), 1.0, stride == 1 ? 3.0 : 2.0);
+    const double mine = tiles / std::max(1, device.multiprocessors);
+    const double rounds = mine < 3 * at_once ? std::ceil(mine / at_once) : mine / at_once + 0.5;
+    const double life = (2500 + at_once * (turned + products)) / 1755;
+    const double traffic =
+        size * p.n * (1.0 * p.h * p.w * p.c_stride * high / (rows * stride) + 1.0 * p.p * p.q * p.y_stride);
+    return 1 + std::max(rounds * life, traffic / 3.5e6);
 }
 
 /// The same: blocks bring the weights and go through their pixels turn by turn.
@@ -147,6 +192,14 @@ std::string depthwise_options(const FusedOp& op, const Depthwise& detail, const 
                                                   return launch_depthwise_mma(q, tile, stream, programmatic);
                                               }));
             }
+    for (const ToeplitzTile& tile : toeplitz_tiles(p, device.shared_per_block)) {
+        const std::string id = "depthwise_toeplitz/r" + std::to_string(tile.rows) + "c" + std::to_string(tile.chunks) +
+                               "b" + std::to_string(tile.bands) + "i" + std::to_string(tile.images);
+        options.push_back(make_option(op, waits, id, toeplitz_cost(p, tile, device), p, set,
+                                      [tile](const DepthwiseParams& q, cudaStream_t stream, bool programmatic) {
+                                          return launch_depthwise_toeplitz(q, tile, stream, programmatic);
+                                      }));
+    }
     return options.empty() ? "a depthwise window or type without a kernel" : "";
 }
 

@@ -40,6 +40,52 @@ double grouped_cost(const GroupedParams& p, const GroupedTile& tile, const Devic
     return 2 + 0.2 * busy / 1755 + std::max({alone / 1755, busy / 1755, bytes / 4e6});
 }
 
+/// Tiles that cover the image with little beside it.
+std::vector<GroupedMmaTile> grouped_mma_tiles(const GroupedParams& p, std::size_t limit) {
+    const GroupedMmaForm form = grouped_mma_form(p);
+    std::vector<GroupedMmaTile> tiles;
+    const auto up = [](std::int32_t a, std::int32_t b) { return (a + b - 1) / b; };
+    for (const std::int32_t fragments : {1, 2, 4}) {
+        if (fragments > form.most) break;
+        const std::int32_t pixels = form.pixels * fragments;
+        std::int32_t before = 0;
+        for (std::int32_t parts = 1; parts <= 64; ++parts) {
+            const std::int32_t columns = up(p.q, parts);
+            if (columns > pixels || columns == before) continue;
+            if (columns < 4 && parts > 1) break;
+            before = columns;
+            const std::int32_t rows = up(p.p, up(p.p, std::min(p.p, pixels / columns)));
+            const std::int32_t images = rows >= p.p && columns >= p.q ? std::min(p.n, pixels / (rows * columns)) : 1;
+            const GroupedMmaTile tile{fragments, images, rows, columns};
+            if (grouped_mma_takes(p, tile, limit)) tiles.push_back(tile);
+        }
+    }
+    return tiles;
+}
+
+/// As grouped_cost, of grouped_mma: not fitted.
+double grouped_mma_cost(const GroupedParams& p, const GroupedMmaTile& tile, const Device& device) {
+    const GroupedMmaForm form = grouped_mma_form(p);
+    const double size = p.type == type_s8 ? 1 : 2, units = 128.0 / form.pixels;
+    const double slabs = rounded_up(p.k, 64), fragments = tile.fragments;
+    const double count = rounded_up(p.p, tile.rows) * rounded_up(p.q, tile.columns) * rounded_up(p.n, tile.images);
+    const double patch = tile.images * ((tile.rows - 1.0) * p.window.stride_h + 3) *
+                         ((tile.columns - 1.0) * p.window.stride_w + 3) * 64 * size / 16;
+    const double wide = 64 / units, steps = 9 * wide * size / 32, tiles = wide / 8;
+    const double products = 8 / 4.0 * steps * fragments * tiles * 8, loads = 8 * steps * (fragments * 4 + tiles * 2);
+    const double ending = fragments * tiles * 8 * 60 / 4;
+    const double each = patch / 32 * 30 / 4 + std::max(products, loads) + ending;
+    const double at_once = std::clamp(
+        std::floor(224.0 * 1024 / (static_cast<double>(grouped_mma_shared_bytes(p, tile)) + 3072)), 1.0, 2.0);
+    const double processors = std::max(1, device.multiprocessors), resident = processors * at_once;
+    const double blocks = std::max(1.0, std::floor(resident / slabs)); // that go through the tiles of a slab
+    const double turns = std::ceil(count / std::min(count, blocks)) * std::ceil(slabs / resident);
+    const double life = 4000 + steps * tiles * units * 20 + turns * (1500 + at_once * each);
+    const double bytes = static_cast<double>(p.n) * size *
+                         (static_cast<double>(p.h) * p.w * p.c_stride + static_cast<double>(p.p) * p.q * p.k_stride);
+    return 1 + 0.7 * std::max(life / 1755, bytes / 3e6);
+}
+
 } // namespace
 
 std::string grouped_options(const FusedOp& op, const Conv& conv, const Plan& plan, const Device& device,
@@ -99,6 +145,16 @@ std::string grouped_options(const FusedOp& op, const Conv& conv, const Plan& pla
                                           }));
             found = true;
         }
+    }
+    for (const GroupedMmaTile& tile : grouped_mma_tiles(p, limit)) {
+        const std::string id = "grouped_mma/f" + std::to_string(tile.fragments) + "i" + std::to_string(tile.images) +
+                               "h" + std::to_string(tile.rows) + "w" + std::to_string(tile.columns);
+        options.push_back(make_option(op, waits_on(device), id, grouped_mma_cost(p, tile, device), p, set,
+                                      [tile, limit, processors = device.multiprocessors](
+                                          const GroupedParams& q, cudaStream_t stream, bool programmatic) {
+                                          return launch_grouped_mma(q, tile, limit, processors, stream, programmatic);
+                                      }));
+        found = true;
     }
     return found ? "" : "groups too wide for a block's shared memory, or pixels that are not 16 bytes";
 }

@@ -53,6 +53,8 @@ std::string grouped_options(const FusedOp& op, const Conv& conv, const Plan& pla
                             std::vector<Option>& options);
 /// Lines whose threads work together, and sampled images.
 std::string indexed_options(const FusedOp& op, const Plan& plan, const Device& device, std::vector<Option>& options);
+/// Recurrent cells of many samples.
+std::string recurrent_options(const FusedOp& op, const Plan& plan, const Device& device, std::vector<Option>& options);
 /// Indexed of kind depth_taps.
 std::string depth_taps_options(const FusedOp& op, const Plan& plan, std::vector<Option>& options, bool waits);
 /// Squeeze and excite.

@@ -78,7 +78,7 @@ Result<std::vector<WideCandidate>> attentions(const FusedOp& fused, const Plan& 
     return found;
 }
 
-Result<std::vector<WideCandidate>> recurrents(const FusedOp& fused, const Plan& plan) {
+Result<std::vector<WideCandidate>> recurrents(const FusedOp& fused, const Plan& plan, const Device& device) {
     const RecurrentParams params = recurrent_params(fused, plan);
     int count = 0;
     const RecurrentTile* tiles = recurrent_tiles(count);
@@ -87,7 +87,7 @@ Result<std::vector<WideCandidate>> recurrents(const FusedOp& fused, const Plan& 
         if (!recurrent_cluster_takes(tiles[i], params)) continue;
         const std::string id =
             "recurrent_cluster/" + std::to_string(tiles[i].blocks) + "x" + std::to_string(tiles[i].samples);
-        found.push_back({id, i, false, static_cast<double>(i)});
+        found.push_back({id, i, false, recurrent_cluster_cost(tiles[i], params, device.multiprocessors)});
     }
     if (found.empty()) return cannot(fused, "a recurrent state of a width, type or reset gate without a kernel");
     return found;
@@ -98,7 +98,9 @@ Result<std::vector<WideCandidate>> ordered(const FusedOp& op, const Plan& plan, 
     if (device.sm != 90) return cannot(op, "needs a GPU of compute capability 9.0");
     const bool attends = std::holds_alternative<Attention>(op.detail);
     const bool recurs = std::holds_alternative<Recurrent>(op.detail);
-    LATHE_TRY(auto found, attends ? attentions(op, plan) : recurs ? recurrents(op, plan) : products(op, plan, device));
+    LATHE_TRY(auto found, attends  ? attentions(op, plan)
+                          : recurs ? recurrents(op, plan, device)
+                                   : products(op, plan, device));
     std::ranges::stable_sort(found, {}, &WideCandidate::cost);
     return found;
 }

@@ -59,6 +59,7 @@ enum class Tail {
     none,
     bias,
     bias_relu,
+    residual,
     residual_relu,
     residual_s8_relu,
     clip,

@@ -9,8 +9,9 @@ namespace lathe::cuda::test {
 using T = ElementType;
 
 std::string_view name_of(Tail tail) {
-    constexpr std::string_view names[] = {"none", "bias",  "biasrelu", "resrelu", "res8relu", "clip",    "silu",
-                                          "gelu", "leaky", "hswish",   "sigmoid", "hsigmoid", "silures", "relures"};
+    constexpr std::string_view names[] = {"none",     "bias",    "biasrelu", "res",     "resrelu",
+                                          "res8relu", "clip",    "silu",     "gelu",    "leaky",
+                                          "hswish",   "sigmoid", "hsigmoid", "silures", "relures"};
     return names[static_cast<int>(tail)];
 }
 
@@ -27,12 +28,13 @@ Epilogue epilogue_of(PlanBuilder& b, Tail tail, T compute, ValueId y, std::int64
     if (tail != Tail::none) e.bias = b.vector(channels, -0.5F * wanted, 0.5F * wanted);
     switch (tail) {
         case Tail::bias_relu: e.act = Activation::relu; break;
+        case Tail::residual:
         case Tail::residual_relu:
         case Tail::residual_s8_relu: {
             const T type = tail == Tail::residual_s8_relu || to_s8 ? T::s8 : out.type;
             e.residual = b.ready(out.dims, type, out.layout);
             e.residual_scale = type == T::s8 ? (to_s8 ? 0.7F : 0.03F) : 1.0F;
-            e.act = Activation::relu;
+            if (tail != Tail::residual) e.act = Activation::relu;
             inputs.push_back(e.residual);
             break;
         }
@@ -307,6 +309,21 @@ void add_convolution_cases(Cases& add) {
             add("stem3x3" + end, [=] { return stem_plan({1, 3, 40, 60}, 48, 3, T::f16, out, pooled); });
             add("stem3x3_k24" + end, [=] { return stem_plan({2, 3, 33, 46}, 24, 3, T::f16, out, pooled); });
         }
+    for (const T type : {T::f16, T::bf16, T::s8})
+        for (const std::int64_t kernel : {5, 7})
+            for (const std::int64_t stride : {1, 2}) {
+                const std::string name = "depthwise_turned_" + type_name(type) + "_k" + std::to_string(kernel) + "s" +
+                                         std::to_string(stride);
+                add(name, [=] { return depthwise_plan({3, 72, 14, 13}, kernel, stride, type, Tail::silu); });
+                add(name + "_wide", [=] {
+                    return depthwise_plan({1, 32, 9, 70}, kernel, stride, type, Tail::bias_relu);
+                });
+                if (type != T::s8)
+                    add(name + "_residual", [=] {
+                        return depthwise_plan({2, 40, 15, 9}, kernel, stride, type, Tail::residual);
+                    });
+                add(name + "_small", [=] { return depthwise_plan({9, 40, 7, 7}, kernel, stride, type, Tail::none); });
+            }
     for (const T type : {T::f32, T::f16, T::bf16, T::s8})
         for (const std::int64_t kernel : {3, 5})
             for (const std::int64_t stride : {1, 2}) {

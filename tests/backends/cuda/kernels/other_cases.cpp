@@ -429,7 +429,7 @@ void add_indexed_cases(Cases& add) {
     add("nonzero", [] { return nonzero_plan({7, 300, 3}); });
     add("nonzero_one", [] { return nonzero_plan({1}); });
     const auto mode = [](auto value) { return static_cast<std::int32_t>(value); };
-    for (const T type : {T::f32, T::f16}) {
+    for (const T type : {T::f32, T::f16, T::bf16}) {
         const auto one = [&](const std::string& name, const Places& places) {
             add(name + "_" + type_name(type), [=] { return indexed_plan(places, type); });
         };
@@ -475,7 +475,7 @@ void add_indexed_cases(Cases& add) {
     add("pad_rows", [] { return pad_image_plan(2, Padding::reflect, T::f16); });
     add("pad_columns", [] { return pad_image_plan(3, Padding::constant, T::f32); });
     add("grid_f16", [] { return grid_sample_plan(Sampling::linear, Outside::zeros, false, T::f16); });
-    for (const T type : {T::f32, T::f16}) {
+    for (const T type : {T::f32, T::f16, T::bf16}) {
         const auto one = [&](const std::string& name, const Recurrence& r) {
             add("recurrent_" + name + "_" + type_name(type), [=] { return recurrent_plan(r, type); });
         };
@@ -485,6 +485,10 @@ void add_indexed_cases(Cases& add) {
         one("gru", {Cell::gru, 9, 3, 96, false, false, true});
         one("gru_linear", {Cell::gru, 9, 2, 128, true, true});
         one("lstm_many", {Cell::lstm, 5, 33, 256, true});
+        one("lstm_narrow", {Cell::lstm, 7, 70, 48, true, false, true, true});
+        one("lstm_middle", {Cell::lstm, 6, 40, 128, true});
+        one("gru_many", {Cell::gru, 6, 37, 192, false, true, true, true});
+        one("rnn_many", {Cell::rnn, 6, 19, 40, true, false, true});
         one("rnn", {Cell::rnn, 9, 2, 20, true, false, true});
         one("rnn_relu", {Cell::rnn_relu, 9, 2, 20, true, false, true});
         one("lstm_lengths", {Cell::lstm, 7, 5, 64, true, false, true, true});

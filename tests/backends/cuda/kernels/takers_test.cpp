@@ -51,6 +51,12 @@ const std::vector<Taker>& takers() {
         // depthwise
         {"depthwise_any_fp16_k7", "lathe", "depthwise_window/c14"},
         {"depthwise_any_int8_k7", "lathe", "depthwise_window/c7"},
+        {"depthwise_turned_fp16_k7s1", "lathe", "depthwise_toeplitz/r7c2b2"},
+        {"depthwise_turned_bf16_k5s2_wide", "lathe", "depthwise_toeplitz"},
+        {"depthwise_turned_int8_k7s2_small", "lathe", "depthwise_toeplitz"},
+        {"recurrent_lstm_narrow_fp16", "lathe", "recurrent_mma/1x"},
+        {"recurrent_lstm_many_bf16", "lathe", "recurrent_mma/4x", 90},
+        {"recurrent_gru_many_fp16", "lathe90w", "recurrent_cluster/", 90},
         {"depthwise_any_zero_point_k7", "lathe", "depthwise_window"},
         {"depthwise_any_fp32_k31", "lathe", "depthwise_window"},
         {"depthwise_any_bf16_k3dil12", "lathe", "depthwise_window"},
@@ -87,9 +93,14 @@ const std::vector<Taker>& takers() {
         {"squeeze_fp32_odd", "lathe", "squeeze/x2", 90},
         {"squeeze_bf16_pixels", "lathe", "squeeze/r2"},
         // in groups
-        {"grouped_f16_resnext4", "lathe", "grouped"},
-        {"grouped_s8_regnet24", "lathe", "grouped"},
-        {"grouped_s8_to_fp16_silu", "lathe", "grouped"},
+        {"grouped_f16_resnext4", "lathe", "grouped/"},
+        {"grouped_f16_resnext4", "lathe", "grouped_mma/"},
+        {"grouped_f16_regnet24", "lathe", "grouped_mma/f1i1h7w7"},
+        {"grouped_bf16_visformer48", "lathe", "grouped_mma/"},
+        {"grouped_f16_regnet40", "lathe", "grouped_mma/f1i2h7w7"},
+        {"grouped_s8_regnet16", "lathe", "grouped_mma/"},
+        {"grouped_s8_regnet24", "lathe", "grouped/"},
+        {"grouped_s8_to_fp16_silu", "lathe", "grouped/"},
         {"grouped_f32_wide64", "lathe", "grouped"},
         {"grouped_tf32_wide112", "lathe", "grouped"},
         {"grouped_bf16_odd12to20", "lathe", "grouped"},
@@ -114,7 +125,7 @@ const std::vector<Taker>& takers() {
 }
 
 TEST(KernelTakers, AreThoseOfTheList) {
-    const auto own = make_own_provider(), sm90 = make_sm90_provider();
+    const auto own = make_own_provider(), sm90 = make_sm90_provider(), wide = make_wide_provider();
     const std::vector<Case> cases = table();
     for (const Taker& taker : takers()) {
         const auto found = std::ranges::find(cases, taker.test_case, &Case::name);
@@ -125,7 +136,7 @@ TEST(KernelTakers, AreThoseOfTheList) {
             device.sm = sm;
             device.multiprocessors = 108;
             device.shared_per_block = std::size_t{sm == 80 ? 163U : sm == 86 ? 99U : 227U} << 10;
-            const Provider& provider = taker.provider == "lathe" ? *own : *sm90;
+            const Provider& provider = taker.provider == "lathe" ? *own : taker.provider == "lathe90" ? *sm90 : *wide;
             std::string why;
             const auto ids = provider.candidates(test.plan.ops[test.main], test.plan, device, Effort::full, why);
             const bool takes =

@@ -193,6 +193,11 @@ void add_grouped(Cases& add) {
         {"resnext32", {1, 96, 9, 10}, 96, {3, 3}, {1, 1}, one, {1, 1}, 3},
         {"regnet24", {2, 120, 14, 14}, 120, {3, 3}, {2, 2}, one, {1, 1}, 5},
         {"regnet24_56", {4, 48, 56, 56}, 48, {3, 3}, {1, 1}, one, {1, 1}, 2, false},
+        {"visformer48", {2, 96, 14, 14}, 96, {3, 3}, {1, 1}, one, {1, 1}, 2},
+        {"regnet40", {3, 80, 7, 7}, 80, {3, 3}, {1, 1}, one, {1, 1}, 2},
+        {"regnet56", {1, 112, 15, 13}, 112, {3, 3}, {2, 2}, one, {1, 1}, 2},
+        {"regnet16", {5, 144, 7, 7}, 144, {3, 3}, {1, 1}, one, {1, 1}, 9},
+        {"dilated32", {1, 64, 20, 17}, 64, {3, 3}, {1, 1}, {2, 2, 2, 2}, {2, 2}, 2},
         {"wide64", {1, 128, 7, 9}, 128, {3, 3}, {1, 1}, one, {1, 1}, 2},
         {"wide112", {1, 224, 8, 8}, 224, {3, 3}, {1, 1}, one, {1, 1}, 2},
         {"odd12to20", {1, 36, 9, 11}, 60, {3, 3}, {1, 1}, {2, 2, 2, 2}, {2, 2}, 3},
@@ -209,6 +214,11 @@ void add_grouped(Cases& add) {
         for (const Types& t : {product_types()[0], product_types()[1]})
             add("grouped_" + t.name + "_tail_" + std::string(name_of(tail)),
                 [=, c = cases[4]] { return grouped_plan(c, t.type, t.out, tail, false); });
+    for (const Tail tail : {Tail::gelu, Tail::residual_relu, Tail::silu_residual})
+        for (const Types& t : product_types())
+            for (const std::size_t index : {6U, 7U, 3U}) // of even and odd widths
+                add("grouped_" + t.name + "_" + cases[index].name + "_" + std::string(name_of(tail)),
+                    [=, c = cases[index]] { return grouped_plan(c, t.type, t.out, tail, t.tf32); });
     for (const Tail tail : {Tail::bias, Tail::silu, Tail::residual_s8_relu})
         add("grouped_s8_to_fp16_" + std::string(name_of(tail)),
             [=, c = cases[4]] { return grouped_plan(c, T::s8, T::f16, tail, false); });

@@ -1,6 +1,9 @@
 // LSTM, GRU and RNN on Hopper: the blocks of a cluster keep the recurrence in shared memory, each the gates of its
 // share of the units, for all steps. After a step every block writes its units' new state into the memory of all
 // others.
+#include <algorithm>
+#include <cmath>
+
 #include <cooperative_groups.h>
 
 #include "backends/cuda/kernels/recurrent.cuh"
@@ -11,7 +14,8 @@ namespace {
 
 constexpr int threads = 256;
 constexpr std::size_t most_shared = 227 * 1024;
-constexpr RecurrentTile tiles[] = {{8, 1}, {16, 1}, {4, 1}, {2, 1}, {8, 4}, {16, 4}, {4, 4}, {8, 8}, {16, 8}, {8, 2}};
+constexpr RecurrentTile tiles[] = {{8, 1}, {16, 1}, {4, 1}, {2, 1}, {8, 4}, {16, 4}, {4, 4},
+                                   {8, 8}, {16, 8}, {8, 2}, {1, 4}, {2, 4}, {1, 8},  {1, 1}};
 
 template <class T, int Samples>
 __global__ void __launch_bounds__(threads) recurrent_cluster(const __grid_constant__ RecurrentParams p, int lanes) {
@@ -165,6 +169,17 @@ cudaError_t launch_of(const RecurrentTile& tile, const RecurrentParams& p, cudaS
 }
 
 } // namespace
+
+double recurrent_cluster_cost(const RecurrentTile& tile, const RecurrentParams& p, int multiprocessors) {
+    const auto width = static_cast<double>(p.width), samples = static_cast<double>(tile.samples);
+    const double blocks =
+        std::ceil(static_cast<double>(p.batch) / samples) * static_cast<double>(p.directions) * tile.blocks;
+    const double at_once =
+        std::clamp(std::floor(static_cast<double>(most_shared) / static_cast<double>(shared_bytes(tile, p))), 1.0, 4.0);
+    const double products = width / tile.blocks * static_cast<double>(gates_of(p.cell)) * width * samples / threads;
+    const double meeting = tile.blocks == 1 ? 400 : 1000;
+    return std::ceil(blocks / (std::max(1, multiprocessors) * at_once)) * (meeting + products * at_once);
+}
 
 const RecurrentTile* recurrent_tiles(int& count) {
     count = static_cast<int>(sizeof tiles / sizeof tiles[0]);
