@@ -20,6 +20,7 @@
 #include "backends/openvino/mish.hpp"
 #include "backends/openvino/residuals.hpp"
 #include "backends/openvino/row_factors.hpp"
+#include "backends/openvino/shared_scales.hpp"
 #include "backends/openvino/turns.hpp"
 
 namespace lathe::openvino {
@@ -200,6 +201,7 @@ ov::CompiledModel compile_on_cpu(const std::shared_ptr<ov::Model>& model, ov::An
     join_linear_runs(*model);
     keep_turns_apart(*model);
     keep_residuals_apart(*model);
+    keep_shared_scales(*model);
     write_mish_of_rows(*model);
     keep_row_factors_apart(*model);
     const auto precision = properties.find(ov::hint::inference_precision.name());
