@@ -638,6 +638,30 @@ TEST(OpenVinoSemantics, PositionsGatheredBySizesAreThose) {
     }
 }
 
+TEST(OpenVinoSemantics, FewerIndicesThanDataAlongOtherAxes) {
+    // y[i, j, k] = x[i, index[i, j, k], k], of 1 of 2, 4 of 3 and 2 of 4 places.
+    constexpr std::array<std::size_t, 8> index{2, 0, 1, 1, 0, 2, 2, 2};
+    const HostTensor x = filled({2, 3, 4}, [](std::size_t i) { return static_cast<float>(i * 5 % 23); });
+    const auto found = [&](const std::string& batch) {
+        CompileOptions options;
+        options.shapes = {{"x", {{1, 3, 4}, {2, 3, 4}, {3, 3, 4}}}};
+        const auto compiled =
+            cpu().compile(model_from_text("opset 13\ninput %x: float32[" + batch + ", 3, 4]\n" +
+                                          "const %i: int64[1, 4, 2] = {2, 0, 1, 1, 0, 2, -1, -1}\n"
+                                          "%y = GatherElements(%x, %i) {axis = -2}\noutput %y: float32[1, 4, 2]\n"),
+                          batch == "N" ? options : CompileOptions{});
+        EXPECT_TRUE(compiled) << compiled.error().describe();
+        return compiled ? outputs_of(**compiled, {x}) : std::vector<HostTensor>{};
+    };
+    for (const char* batch : {"2", "N"}) {
+        const auto outputs = found(batch);
+        ASSERT_EQ(outputs.size(), 1U);
+        ASSERT_EQ(outputs[0].shape, (Shape{1, 4, 2}));
+        for (std::size_t i = 0; i < index.size(); ++i)
+            EXPECT_EQ(outputs[0].as<float>()[i], x.as<float>()[index[i] * 4 + i % 2]) << batch << i;
+    }
+}
+
 TEST(OpenVinoSemantics, BytesWrapAround) {
     const auto wrapped = [](const std::string& type, const std::string& op, auto a, auto b) {
         using T = decltype(a);

@@ -167,6 +167,31 @@ std::vector<Neighbours> neighbour_cases() {
          line + "%y = GlobalAveragePool(%p)\n",
          "float32[2, 5, 1]",
          0.1},
+        {"SumOfALineByEinsum",
+         {2, 3, 6},
+         "%v = Identity(%x)\n",
+         line + "%y = Einsum(%p) {equation = \"abc -> ba\"}\n",
+         "float32[5, 2]",
+         0.3},
+        {"SumOverImagesByEinsum",
+         {2, 3, 6},
+         "%v = Identity(%x)\n",
+         line + "%y = Einsum(%p) {equation = \"abc->bc\"}\n",
+         "float32[5, 6]",
+         0.1},
+        {"SumOfALineBeforeAProductByEinsum",
+         {2, 3, 6},
+         "%v = Identity(%x)\n",
+         line + "const %e: float32[5, 2] = {0.5, -0.25, 1, 0.75, -0.5, 0.25, 0.125, -1, 0.5, 0.5}\n"
+                "%y = Einsum(%p, %e) {equation = \"abc,be->ae\"}\n",
+         "float32[2, 2]",
+         0.5},
+        {"ChannelsThatAreScaledAndGatheredByElements",
+         {2, 4, 5},
+         "%v = Identity(%x)\n",
+         "const %c: float32[1, 4, 1] = {0.5, 1.5, 0.75, 1.25}\nconst %i: int64[1, 3, 2] = {1, 4, 0, 2, 3, 3}\n"
+         "%m = Mul(%d, %c)\n%y = GatherElements(%m, %i) {axis = 2}\n",
+         "float32[1, 3, 2]"},
     };
 }
 

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -464,6 +465,31 @@ Nodes slice_of_gathered(Graph& graph, const Node& node, std::int64_t opset) {
     return {std::move(slice)};
 }
 
+//  x, i ──▶ GatherElements   ==>   x ──▶ Gather of the first, i ──▶ GatherElements
+// For each axis but the node's along which i is shorter, which OpenVINO refuses. A Slice it would leave out (see
+// above).
+Nodes gathered_from_the_first(Graph& graph, const Node& node) {
+    const auto sizes = graph.info_or_name(node.input(0)).shape(), asked = graph.info_or_name(node.input(1)).shape();
+    if (!sizes || !asked || sizes->size() != asked->size()) return {};
+    std::int64_t along = node.int_or("axis", 0);
+    if (along < 0) along += static_cast<std::int64_t>(sizes->size());
+    Nodes nodes;
+    Node changed = node;
+    for (std::size_t axis = 0; axis < sizes->size(); ++axis) {
+        const std::int64_t size = (*sizes)[axis], count = (*asked)[axis];
+        if (static_cast<std::int64_t>(axis) == along || count < 1 || (size >= 0 && count >= size)) continue;
+        std::vector<std::int64_t> first(static_cast<std::size_t>(count));
+        std::iota(first.begin(), first.end(), std::int64_t{0});
+        const std::string part = graph.unique_name(node.output(0) + "_first");
+        nodes.push_back(made("Gather", {changed.input(0), add_integers(graph, part + "_places", first)}, part));
+        nodes.back().set("axis", static_cast<std::int64_t>(axis));
+        changed.inputs[0] = part;
+    }
+    if (nodes.empty()) return {};
+    nodes.push_back(std::move(changed));
+    return nodes;
+}
+
 //  x ──▶ LSTM, GRU or RNN, others   ==>   x ──▶ Max(x, x) ──▶ LSTM
 // Turned from and to [N, T, features] without a copy, the layer reads what takes the place of others' values, or writes
 // its results there.
@@ -510,6 +536,10 @@ void write_onnx_semantics(Graph& graph, std::int64_t opset) {
             write_onnx_semantics(body, opset);
         });
     }
+    // What these give is looked at below.
+    replace_each(graph, [&](const Node& node) {
+        return node.is("GatherElements") ? gathered_from_the_first(graph, node) : sums_of_einsum(graph, node, opset);
+    });
     {
         const Uses uses(graph);
         replace_each(graph, [&](const Node& node) { return reductions_as_onnx(graph, node, opset, uses); });

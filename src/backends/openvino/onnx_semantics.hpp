@@ -23,6 +23,8 @@ namespace lathe::openvino {
 ///   Reduce..., Global...Pool of lines               what is added by channel behind it is another channel's
 ///   the same of a convolution of bytes              its scales are other channels'
 ///   Reduce... behind an Unsqueeze                   the new axis is at another place
+///   Einsum that sums over an axis of one operand    as the reductions that it makes of it
+///   GatherElements by fewer indices than data       it is refused, along other axes than the node's
 ///   Slice before GatherElements                     it is left out where it begins at 0
 ///   LSTM, GRU, RNN of a sequence that others read too   they write over each other's values
 ///   Pad of bytes by another number than 0           along one axis it pads with 0

@@ -4,7 +4,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -149,7 +151,91 @@ Nodes reduced_before_new_axes(Graph& graph, const Node& node, const Axes& axes, 
     return nodes;
 }
 
+/// An Einsum's equation: a letter for each axis of each operand and of the result.
+struct Equation {
+    std::vector<std::string> terms;
+    std::string result;
+};
+
+/// Nothing for one with an ellipsis, which has no letters for some axes.
+std::optional<Equation> equation_of(const Node& node) {
+    std::string text = node.string_or("equation", "");
+    std::erase(text, ' ');
+    if (text.find('.') != std::string::npos) return std::nullopt;
+    const std::size_t arrow = text.find("->");
+    Equation equation{{""}, arrow == std::string::npos ? "" : text.substr(arrow + 2)};
+    for (const char letter : text.substr(0, arrow)) {
+        if (letter == ',') {
+            equation.terms.emplace_back();
+        } else {
+            equation.terms.back() += letter;
+        }
+    }
+    if (arrow == std::string::npos) { // those that are there once, in order
+        std::ranges::copy_if(text, std::back_inserter(equation.result),
+                             [&](char letter) { return letter != ',' && std::ranges::count(text, letter) == 1; });
+        std::ranges::sort(equation.result);
+    }
+    if (equation.terms.size() != node.inputs.size()) return std::nullopt;
+    return equation;
+}
+
+std::string text_of(const Equation& equation) {
+    std::string text;
+    for (const std::string& term : equation.terms)
+        text += (text.empty() ? "" : ",") + term;
+    return text + "->" + equation.result;
+}
+
 } // namespace
+
+//  x ──▶ Einsum(abc -> cb)        ==>   x ──▶ ReduceSum(0) ──▶ Transpose
+//  x, z ──▶ Einsum(abc, bd -> ad)  ==>   x ──▶ ReduceSum(2), z ──▶ Einsum(ab, bd -> ad)
+// OpenVINO does the same, which is too late for what reductions have other forms for.
+Nodes sums_of_einsum(Graph& graph, const Node& node, std::int64_t opset) {
+    if (!node.is("Einsum") || !node.domain.empty() || !is_floating(type_of(graph, node.input(0)))) return {};
+    std::optional<Equation> equation = equation_of(node);
+    if (!equation) return {};
+    Nodes nodes;
+    Node product = node;
+    const std::string& y = node.output(0);
+    const std::string whole = text_of(*equation);
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+        Axes axes;
+        std::string kept;
+        for (std::size_t axis = 0; axis < equation->terms[i].size(); ++axis) {
+            const char letter = equation->terms[i][axis];
+            if (std::ranges::count(whole, letter) == 1) {
+                axes.push_back(static_cast<std::int64_t>(axis));
+            } else {
+                kept += letter;
+            }
+        }
+        // OpenVINO's Einsum has no operands without axes.
+        if (axes.empty() || (kept.empty() && node.inputs.size() > 1)) continue;
+        Node sum = made("ReduceSum", {node.input(i)}, graph.unique_name(y + "_sum"));
+        sum.set("keepdims", std::int64_t{0});
+        set_axes(graph, sum, axes, opset, 13);
+        product.inputs[i] = sum.output(0);
+        equation->terms[i] = kept;
+        nodes.push_back(std::move(sum));
+    }
+    if (nodes.empty()) return {};
+    const std::string& term = equation->terms[0];
+    if (node.inputs.size() > 1 || !std::ranges::is_permutation(term, equation->result)) { // a diagonal
+        product.set("equation", text_of(*equation));
+        nodes.push_back(std::move(product));
+    } else if (term == equation->result) {
+        nodes.back().outputs = {y};
+    } else {
+        Axes order;
+        for (const char letter : equation->result)
+            order.push_back(static_cast<std::int64_t>(term.find(letter)));
+        nodes.push_back(made("Transpose", {nodes.back().output(0)}, y));
+        nodes.back().set("perm", order);
+    }
+    return nodes;
+}
 
 Nodes reductions_as_onnx(Graph& graph, const Node& node, std::int64_t opset, const Uses& uses) {
     if (!node.domain.empty() || node.outputs.size() != 1) return {};

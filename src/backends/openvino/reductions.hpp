@@ -8,4 +8,7 @@ namespace lathe::openvino {
 /// ONNX defines it (see onnx_semantics.hpp); nothing where it computes the same.
 Nodes reductions_as_onnx(Graph& graph, const Node& node, std::int64_t opset, const Uses& uses);
 
+/// Sums over axes that one operand of an Einsum has alone, in front of it, or in its place where it has one operand.
+Nodes sums_of_einsum(Graph& graph, const Node& node, std::int64_t opset);
+
 } // namespace lathe::openvino
