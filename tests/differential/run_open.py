@@ -142,7 +142,7 @@ def judged(program, root, seed):
 
 
 def main():
-    given = arguments(__doc__, ["lathe"], 49).parse_args()
+    given = arguments(__doc__, ["lathe"], 99).parse_args()
     program = str(pathlib.Path(given.lathe).resolve())
     root = given.keep or pathlib.Path(tempfile.mkdtemp(prefix="lathe-differential-"))
     count = {"float": 0, "int8": 0}

@@ -48,8 +48,12 @@ bool is_activated_product(const ov::Node* node) {
     bool activated = false;
     for (int steps = 0; steps < most_steps; ++steps) {
         const std::size_t count = node->get_input_size();
-        if (ov::is_type<ov::op::v0::MatMul>(node)) { // the weights may be behind their dequantisation
-            const ov::PartialShape& weights = node->get_input_partial_shape(1);
+        if (ov::is_type<ov::op::v0::MatMul>(node)) {
+            if (is_constant(*node, 0)) { // OpenVINO moves factors of axis 1 before a product from the left
+                node = node->get_input_node_ptr(1);
+                continue;
+            }
+            const ov::PartialShape& weights = node->get_input_partial_shape(1); // or behind their dequantisation
             return activated && weights.is_static() && weights.size() == 2;
         }
         const bool pair = count == 2 && ov::is_type<ov::op::util::BinaryElementwiseArithmetic>(node);

@@ -85,6 +85,17 @@ std::vector<Difference> differences() {
          "%y = MatMul(%shares, %v)\noutput %y: float32[2, 8, 8, 16]\n",
          {},
          {{"r", {2, 8, 128}}, {"k", {2, 8, 16, 8}}, {"v", {2, 8, 8, 16}}}},
+        {"factors_by_channel_behind_rows",
+         "opset 17\ninput %x: float32[batch, 3, 5, 6]\nconst %scale: float32[3] = {0.5, 1.5, 2.0}\n"
+         "const %mean: float32[3] = {0.1, -0.2, 0.3}\n%m = MatMul(%x, %w)\n%a = Add(%m, %b)\n%r = Relu(%a)\n"
+         "%y = BatchNormalization(%r, %scale, %mean, %mean, %scale)\noutput %y: float32[batch, 3, 5, 10]\n",
+         {{"w", {6, 10}}, {"b", {10}}},
+         {{"x", {2, 3, 5, 6}}}},
+        {"factors_by_channel_behind_products_of_both_sides",
+         "opset 17\ninput %x: float32[batch, 3, 5, 6]\n%m = MatMul(%x, %w)\n%r = Relu(%m)\n%l = MatMul(%left, %r)\n"
+         "%y = Mul(%l, %factor)\noutput %y: float32[batch, 3, 4, 10]\n",
+         {{"w", {6, 10}}, {"left", {4, 5}}, {"factor", {3, 1, 1}}},
+         {{"x", {2, 3, 5, 6}}}},
         {"largest_of_windows_behind_the_input",
          "opset 13\ninput %x: float32[batch, 6, height, 9]\n"
          "%y = MaxPool(%x) {kernel_shape = [2, 2], strides = [2, 1], pads = [1, 0, 1, 0], ceil_mode = 1}\n"
