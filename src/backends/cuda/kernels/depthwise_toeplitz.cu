@@ -33,7 +33,7 @@ struct Work {
     std::int32_t octets, pitch; ///< units that a row has, and from row to row
     std::int32_t plane;         ///< units of a channel
     Divisor by_octets, by_high, by_chunks, by_rows;
-    std::int32_t y_bytes, x_channels;
+    std::int32_t x_channels; ///< stored
     Clamp clamp;
 };
 
