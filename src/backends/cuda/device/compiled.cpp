@@ -268,6 +268,11 @@ Result<std::unique_ptr<CompiledModel>> compile_model(const Model& model, const C
                                    " among others); this engine computes it in " + lathe::to_string(options.precision) +
                                    ", as CPU engines do in float32: its inputs and outputs are converted");
     }
+    if (const std::string& name = state->prepared.weights->both_branches; !name.empty()) {
+        log(LogLevel::warning, "only running tells which branch of " + name +
+                                   " is taken, so both are computed each time; an export for the case that is needed "
+                                   "has one");
+    }
     LATHE_CHECK(tune_with_cache(*state, options));
     LATHE_CHECK(measure_memory(*state));
     for (const auto& [name, clamped] : state->prepared.weights->clamped)

@@ -33,17 +33,6 @@ struct Work {
     std::int32_t weights_bytes, vectors_bytes, offsets_bytes;
 };
 
-template <class T>
-__device__ __forceinline__ std::uint32_t two_numbers(float a, float b) {
-    if constexpr (std::is_same_v<T, __half>) {
-        const __half2 v = __floats2half2_rn(a, b);
-        return *reinterpret_cast<const std::uint32_t*>(&v);
-    } else {
-        const __nv_bfloat162 v = __floats2bfloat162_rn(a, b);
-        return *reinterpret_cast<const std::uint32_t*>(&v);
-    }
-}
-
 /// Blocks: of 32 channels that a warp makes at once.
 template <class T, class Out, int Blocks>
 __global__ void __launch_bounds__(threads, at_once(Blocks))
@@ -114,7 +103,7 @@ __global__ void __launch_bounds__(threads, at_once(Blocks))
             for (int c = 0; c < 4; ++c)
                 v[c] = inside && c < p.c ? __ldg(from + c * plane) : 0.0F;
             *reinterpret_cast<uint2*>(patch + (row * t.pitch + column) * 8) =
-                make_uint2(two_numbers<T>(v[0], v[1]), two_numbers<T>(v[2], v[3]));
+                make_uint2(pack_pair<T>(v[0], v[1]), pack_pair<T>(v[2], v[3]));
         }
         __syncthreads();
 
@@ -190,8 +179,8 @@ __global__ void __launch_bounds__(threads, at_once(Blocks))
                             make_uint2(four_bytes(v[0]), four_bytes(v[1]));
                     } else {
                         *reinterpret_cast<uint4*>(static_cast<Out*>(p.output) + at) =
-                            make_uint4(two_numbers<Out>(v[0][0], v[0][1]), two_numbers<Out>(v[0][2], v[0][3]),
-                                       two_numbers<Out>(v[1][0], v[1][1]), two_numbers<Out>(v[1][2], v[1][3]));
+                            make_uint4(pack_pair<Out>(v[0][0], v[0][1]), pack_pair<Out>(v[0][2], v[0][3]),
+                                       pack_pair<Out>(v[1][0], v[1][1]), pack_pair<Out>(v[1][2], v[1][3]));
                     }
                 }
             }

@@ -456,6 +456,8 @@ Result<bool> write_out_control_flow(Model& model, OpenConditions open) {
         if (node->is("If") && decision.branch == nullptr && open == OpenConditions::left) continue;
         // Those that do not fit together with the ones before are decided again by the next call.
         if (graph.nodes.size() + added + decision.nodes > most_written_nodes && !node->is("If")) continue;
+        if (node->is("If") && decision.branch == nullptr)
+            model.set_metadata(std::string(both_branches_key), node->label());
         added += decision.nodes;
         written.emplace(node.get(), SelectionWriter(graph, opset).write(*node, decision));
     }

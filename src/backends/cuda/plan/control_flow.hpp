@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 
 #include "graph/graph.hpp"
 #include "lathe/result.hpp"
@@ -11,6 +12,9 @@ namespace lathe::cuda {
 
 /// Nodes that a network may have once its loops are written out; longer loops are refused.
 inline constexpr std::size_t most_written_nodes = 8192;
+
+/// The model's metadata names with it the last If of which both branches are computed.
+inline constexpr std::string_view both_branches_key = "lathe.both_branches";
 
 /// What is done with an If whose condition only running tells.
 enum class OpenConditions {

@@ -86,6 +86,7 @@ struct WeightStore {
     std::unordered_map<std::string, WeightId> by_key;
     std::map<std::string, ClampedConstant> clamped; ///< by name, of every lowering so far; empty after load
     std::string float64; ///< a value that the model computes in float64 and the engine does not; "" if there is none
+    std::string both_branches; ///< an If whose condition only running tells, so that both are computed; "" likewise
 };
 
 enum class Activation : std::uint8_t {

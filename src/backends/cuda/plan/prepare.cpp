@@ -268,6 +268,7 @@ Result<Model> specialise(const Prepared& prepared, const std::vector<Shape>& sha
     for (std::size_t round = 0; round < max_pass_rounds && fold_empty_values(model.graph, inputs); ++round) {
         LATHE_CHECK(settle_anew(model));
     }
+    if (const std::string* name = model.find_metadata(both_branches_key)) prepared.weights->both_branches = *name;
     if (open == OpenShapes::left) return model;
     for (std::size_t round = 0; round < max_pass_rounds; ++round) {
         LATHE_TRY(const bool bounded, bound_rows(model));

@@ -93,6 +93,16 @@ const std::vector<FlowCase>& flow_cases() {
 
 class ControlFlow : public testing::TestWithParam<FlowCase> {};
 
+TEST(ControlFlowBranches, ThatAreBothComputedAreTold) {
+    for (const FlowCase& test : flow_cases()) {
+        const std::string name = test.name;
+        if (name != "IfByASize" && name != "IfOfWhatIsComputed") continue;
+        const auto prepared = must(cuda::prepare(network(test.text), Precision::float32));
+        must(cuda::lower(prepared, test.shapes));
+        EXPECT_EQ(prepared.weights->both_branches.empty(), name == "IfByASize") << prepared.weights->both_branches;
+    }
+}
+
 TEST_P(ControlFlow, GivesWhatTheCpuGives) {
     const FlowCase& test = GetParam();
     const Model model = network(test.text);
