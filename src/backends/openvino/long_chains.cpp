@@ -21,6 +21,7 @@
 #include "backends/openvino/residuals.hpp"
 #include "backends/openvino/row_factors.hpp"
 #include "backends/openvino/shared_scales.hpp"
+#include "backends/openvino/tiles.hpp"
 #include "backends/openvino/turns.hpp"
 
 namespace lathe::openvino {
@@ -199,6 +200,7 @@ void copy_shared_constants(ov::Model& model) {
 
 ov::CompiledModel compile_on_cpu(const std::shared_ptr<ov::Model>& model, ov::AnyMap properties) {
     join_linear_runs(*model);
+    keep_tiles_plain(*model);
     keep_turns_apart(*model);
     keep_residuals_apart(*model);
     keep_shared_scales(*model);
