@@ -1,4 +1,7 @@
 // An If that OpenVINO could not compile becomes the branch that it takes.
+#include <cmath>
+#include <string>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -43,6 +46,51 @@ TEST(OpenVino, AnIfThatSizesAnswerIsItsBranch) {
     const auto open = (*backend_for_device("cpu"))->compile(model, options);
     ASSERT_FALSE(open);
     EXPECT_THAT(open.error().message, HasSubstr("leaves that open"));
+}
+
+// Products of rows that grow behind an If that the data decides: requests of more samples than any before read what
+// their memory held, while one after another asks for more.
+TEST(OpenVino, TheResultOfAnIfIsKeptWhereSizesGrow) {
+    const auto weights = [](const std::string& name, int rows, int columns) {
+        std::string text =
+            "const %" + name + ": float32[" + std::to_string(rows) + ", " + std::to_string(columns) + "] = {";
+        for (int i = 0; i < rows * columns; ++i)
+            text += i == 0 ? "0.1" : ", 0.1";
+        return text + "}\n";
+    };
+    const Model model = model_from_text(
+        "opset 17\ninput %x: float32[N, 4, 2]\nconst %limit: float32[] = {0}\n" + weights("u", 2, 10) +
+        weights("v", 10, 50) + weights("w", 50, 3) +
+        "%m = ReduceMean(%x) {keepdims = 0}\n%c = Greater(%m, %limit)\n"
+        "%i = If(%c) {then_branch = graph {\n%t = Tanh(%x)\noutput %t: float32[a, 4, 2]\n}, else_branch = graph {\n"
+        "%e = Neg(%x)\noutput %e: float32[b, 4, 2]\n}}\n"
+        "%p = MatMul(%i, %u)\n%q = MatMul(%p, %v)\n%y = MatMul(%q, %w)\noutput %y: float32[N, 4, 3]\n");
+    CompileOptions options;
+    options.batch_plan = BatchPlan::whole;
+    options.shapes["x"] = {{1, 4, 2}, {9, 4, 2}, {9, 4, 2}};
+    const auto compiled = (*backend_for_device("cpu"))->compile(model, options);
+    ASSERT_TRUE(compiled) << compiled.error().describe();
+    const auto session = (*compiled)->make_session();
+    ASSERT_TRUE(session);
+    for (const std::int64_t samples : {2, 3, 2, 5, 7, 8}) {
+        for (const float sign : {1.0F, -1.0F}) {
+            HostTensor x("x", DataType::float32, {samples, 4, 2});
+            for (std::size_t i = 0; i < x.as<float>().size(); ++i)
+                x.as<float>()[i] = sign * (0.1F + 0.01F * static_cast<float>(i));
+            ASSERT_TRUE((*session)->set_input(0, x.view()));
+            const auto ran = (*session)->run();
+            ASSERT_TRUE(ran) << ran.error().describe();
+            const auto y = (*session)->output(0);
+            ASSERT_TRUE(y);
+            ASSERT_EQ(y->shape, (Shape{samples, 4, 3}));
+            const auto chosen = [&](float value) { return sign > 0 ? std::tanh(value) : -value; };
+            for (std::size_t i = 0; i < y->as<float>().size(); ++i) {
+                const std::size_t row = i / 3 * 2;
+                const float sum = chosen(x.as<float>()[row]) + chosen(x.as<float>()[row + 1]);
+                ASSERT_NEAR(y->as<float>()[i], 0.5F * sum, 1e-4F) << samples << " " << i;
+            }
+        }
+    }
 }
 
 } // namespace

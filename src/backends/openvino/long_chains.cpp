@@ -16,6 +16,7 @@
 #include <openvino/op/util/binary_elementwise_arithmetic.hpp>
 #include <openvino/op/util/unary_elementwise_arithmetic.hpp>
 
+#include "backends/openvino/choices.hpp"
 #include "backends/openvino/masks.hpp"
 #include "backends/openvino/mish.hpp"
 #include "backends/openvino/residuals.hpp"
@@ -200,6 +201,7 @@ void copy_shared_constants(ov::Model& model) {
 
 ov::CompiledModel compile_on_cpu(const std::shared_ptr<ov::Model>& model, ov::AnyMap properties) {
     join_linear_runs(*model);
+    keep_chosen_results(*model);
     keep_tiles_plain(*model);
     keep_turns_apart(*model);
     keep_residuals_apart(*model);
