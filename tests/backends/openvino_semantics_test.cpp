@@ -682,5 +682,30 @@ TEST(OpenVinoSemantics, BytesWrapAround) {
     EXPECT_EQ(wrapped("uint8", "Mul", std::uint8_t{200}, std::uint8_t{3}), 88);
 }
 
+// The last two samples, if they are among the first three.
+TEST(OpenVinoSemantics, SlicesFromTheEndMayEndInFront) {
+    const Model model = model_from_text("opset 17\ninput %x: float32[N, 2]\nconst %from: int64[2] = {-2, -1}\n"
+                                        "const %to: int64[2] = {3, 2}\nconst %axes: int64[2] = {0, 1}\n"
+                                        "%r = Relu(%x)\n%s = Slice(%r, %from, %to, %axes)\n%y = Neg(%s)\n"
+                                        "output %y: float32[M, 1]\n");
+    CompileOptions options;
+    options.batch_plan = BatchPlan::whole;
+    options.shapes["x"] = {{1, 2}, {6, 2}, {6, 2}};
+    const auto compiled = cpu().compile(model, options);
+    ASSERT_TRUE(compiled) << compiled.error().describe();
+    for (const std::int64_t samples : {1, 2, 3, 4, 5}) {
+        HostTensor x("x", DataType::float32, {samples, 2});
+        for (std::size_t i = 0; i < x.as<float>().size(); ++i)
+            x.as<float>()[i] = static_cast<float>(i);
+        std::vector<float> wanted;
+        for (std::int64_t i = std::max<std::int64_t>(samples - 2, 0); i < std::min<std::int64_t>(samples, 3); ++i)
+            wanted.push_back(-static_cast<float>(2 * i + 1));
+        const auto outputs = outputs_of(**compiled, {x});
+        ASSERT_EQ(outputs.size(), 1U);
+        ASSERT_EQ(outputs[0].shape, (Shape{static_cast<std::int64_t>(wanted.size()), 1})) << samples;
+        ASSERT_TRUE(std::ranges::equal(outputs[0].as<float>(), wanted)) << samples;
+    }
+}
+
 } // namespace
 } // namespace lathe::test

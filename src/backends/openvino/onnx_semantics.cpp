@@ -465,6 +465,42 @@ Nodes slice_of_gathered(Graph& graph, const Node& node, std::int64_t opset) {
     return {std::move(slice)};
 }
 
+//  x ──▶ Slice(from -2, to 3)   ==>   x ──▶ Slice(from max(size - 2, 0), to 3)
+//  └──▶ Shape ──▶ Gather ──▶ Add(-2) ──▶ Max(0) ───┘
+// Along an axis of open sizes OpenVINO expects no size at all of what is counted from the end and ends in front.
+Nodes slice_from_the_end(Graph& graph, const Node& node, std::int64_t opset) {
+    constexpr std::int64_t integers_in_max = 12, to_the_end = std::int64_t{1} << 30;
+    const auto sizes = graph.info_or_name(node.input(0)).shape();
+    const auto from = constant_integers(graph, node, "starts", 1), to = constant_integers(graph, node, "ends", 2),
+               axes = constant_integers(graph, node, "axes", 3);
+    if (opset < integers_in_max || !sizes || !from || !to || !axes || axes->size() != from->size() ||
+        to->size() != from->size())
+        return {};
+    const auto rank = static_cast<std::int64_t>(sizes->size());
+    std::vector<std::int64_t> counted(from->size(), 0), least(from->size(), std::numeric_limits<std::int32_t>::min());
+    for (std::size_t i = 0; i < from->size(); ++i) {
+        const std::int64_t axis = (*axes)[i] < 0 ? (*axes)[i] + rank : (*axes)[i];
+        if (axis < 0 || axis >= rank) return {};
+        const bool open = (*sizes)[static_cast<std::size_t>(axis)] < 0;
+        if (!open || (*from)[i] >= 0 || (*to)[i] < 0 || (*to)[i] >= to_the_end) continue;
+        counted[i] = 1;
+        least[i] = 0;
+    }
+    if (std::ranges::find(counted, 1) == counted.end()) return {};
+    const std::string& stem = node.output(0);
+    const auto value = [&](const char* what) { return graph.unique_name(stem + what); };
+    const std::string all = value("_sizes"), along = value("_along"), chosen = value("_chosen"),
+                      first = value("_first"), begin = value("_begin");
+    Node slice = node;
+    slice.inputs[1] = begin;
+    return {made("Shape", {node.input(0)}, all),
+            made("Gather", {all, add_integers(graph, stem + "_axes", *axes)}, along),
+            made("Mul", {along, add_integers(graph, stem + "_counted", counted)}, chosen),
+            made("Add", {chosen, add_integers(graph, stem + "_from", *from)}, first),
+            made("Max", {first, add_integers(graph, stem + "_least", least)}, begin),
+            std::move(slice)};
+}
+
 //  x, i ──▶ GatherElements   ==>   x ──▶ Gather of the first, i ──▶ GatherElements
 // For each axis but the node's along which i is shorter, which OpenVINO refuses. A Slice it would leave out (see
 // above).
@@ -515,7 +551,10 @@ Nodes instead_of(Graph& graph, const Node& node, std::int64_t opset, const Quant
     if (node.is("Resize")) return counted_from_the_front(graph, node);
     if (node.is("LSTM") || node.is("GRU") || node.is("RNN")) return sequence_of_its_own(graph, node, uses);
     if (node.is("LRN")) return response_of_bias_one(graph, node);
-    if (node.is("Slice")) return slice_of_gathered(graph, node, opset);
+    if (node.is("Slice")) {
+        Nodes nodes = slice_of_gathered(graph, node, opset);
+        return nodes.empty() ? slice_from_the_end(graph, node, opset) : nodes;
+    }
     if (node.is("PRelu")) return slope_of_a_product(graph, node, opset, uses);
     if (Nodes nodes = compared_wide(graph, node); !nodes.empty()) return nodes;
     if ((node.is("Add") || node.is("Sub") || node.is("Mul")) && opset >= 10) return wrapped_bytes(graph, node);
