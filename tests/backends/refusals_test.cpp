@@ -101,6 +101,21 @@ TEST_P(RefusalTest, NamesNodeOperatorAndCure) {
 INSTANTIATE_TEST_SUITE_P(OpenVino, RefusalTest, testing::ValuesIn(refusals()),
                          [](const auto& info) { return info.param.name; });
 
+// Its result is that of one sample, whatever the batch.
+TEST(Refusals, ResizeToAFixedBatch) {
+    const Model model = model_from_text("opset 17\ninput %x: float32[N, 1, 4, 12]\nconst %none: float32[0] = {}\n"
+                                        "const %sizes: int64[4] = {1, 1, 4, 7}\n"
+                                        "%y = Resize(%x, %none, %none, %sizes) {name = \"one\", mode = \"nearest\"}\n"
+                                        "output %y: float32[1, 1, 4, 7]\n");
+    CompileOptions options;
+    options.shapes["x"] = {{1, 1, 4, 12}, {2, 1, 4, 12}, {4, 1, 4, 12}};
+    const auto compiled = (*backend_for_device("cpu"))->compile(model, options);
+    ASSERT_FALSE(compiled);
+    EXPECT_THAT(compiled.error().message, HasSubstr("gives an axis of open size in front of them a size of its own"));
+    EXPECT_THAT(compiled.error().where, HasSubstr("node one"));
+    EXPECT_THAT(compiled.error().hint, HasSubstr("--shape"));
+}
+
 TEST(Refusals, TooManyBodiesToRead) {
     Model model = model_from_text("opset 17\ninput %x: float32[2]\ninput %c: bool[]\n%y = Identity(%x)\n"
                                   "output %y: float32[2]\n");

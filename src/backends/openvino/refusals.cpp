@@ -193,6 +193,17 @@ Error in_our_words(Error error, const Model& model) {
                 node == nullptr ? error.where : "node " + node->label(), cure};
     }
     if (text.find(" with a message:; ") != text.npos) return with_message(text, nodes);
+    if (const std::string name = between(text, "Interpolate node with name '", "' only supports resize on spatial");
+        !name.empty()) {
+        const Node* node = find_node(nodes, "Resize", "): " + name);
+        return {
+            ErrorCode::unsupported,
+            "OpenVINO resizes depth, height and width alone, and this Resize gives an axis of open size in front of "
+            "them a size of its own",
+            node == nullptr ? error.where : "node " + node->label(),
+            "export the model with scales, or with sizes that follow the input's, or give the input one size "
+            "(--shape)"};
+    }
     // It does not always say which operator it was.
     for (const Node* node : nodes) {
         if (reading && !node->domain.empty() && text.find(node->op_type) == text.npos) return foreign(*node);
