@@ -97,7 +97,7 @@ TEST(ControlFlowBranches, ThatAreBothComputedAreTold) {
     for (const FlowCase& test : flow_cases()) {
         const std::string name = test.name;
         if (name != "IfByASize" && name != "IfOfWhatIsComputed") continue;
-        const auto prepared = must(cuda::prepare(network(test.text), Precision::float32));
+        auto prepared = must(cuda::prepare(network(test.text), Precision::float32));
         must(cuda::lower(prepared, test.shapes));
         EXPECT_EQ(prepared.weights->both_branches.empty(), name == "IfByASize") << prepared.weights->both_branches;
     }
