@@ -46,6 +46,15 @@ std::vector<Neighbours> neighbour_cases() {
         "const %w: int8[5, 3, 1] = {100, -50, 25, 80, -120, 60, 90, -70, 30, 20, -10, 110, 55, -95, 75}\n"
         "const %ws: float32[5] = {0.01, 0.005, 0.002, 0.008, 0.004}\n"
         "const %wz: int8[5] = {0, 0, 0, 0, 0}\n%f = DequantizeLinear(%w, %ws, %wz) {axis = 0}\n%p = Conv(%d, %f)\n";
+    const std::string factors = "const %c: float32[1, 3, 1] = {0.5, 1.5, -0.75}\n";
+    const std::string three = // of a normalisation
+        "const %g: float32[3] = {0.5, 1.5, -0.75}\nconst %b: float32[3] = {0.25, -0.5, 1}\n"
+        "const %m: float32[3] = {0.1, -0.2, 0.3}\nconst %u: float32[3] = {0.5, 1, 2}\n";
+    const std::string five = "const %g: float32[5] = {0.5, 1.5, 0.75, 1.25, -1}\n"
+                             "const %b: float32[5] = {0.25, -0.5, 1, 0, 2}\n"
+                             "const %m: float32[5] = {0.1, -0.2, 0.3, 0, 0.5}\n"
+                             "const %u: float32[5] = {0.5, 1, 2, 1.5, 0.25}\n";
+    const std::string mean = "%y = ReduceMean(%n) {axes = [-1]}\n";
     return {
         {"LargestOfAnImage",
          {2, 8, 4, 4},
@@ -186,6 +195,57 @@ std::vector<Neighbours> neighbour_cases() {
                 "%y = Einsum(%p, %e) {equation = \"abc,be->ae\"}\n",
          "float32[2, 2]",
          0.5},
+        {"MeanOfALineThatIsNormalisedBehindAStride",
+         {2, 3, 6},
+         "%v = Identity(%x)\n",
+         line + five +
+             "%h = Conv(%d, %f) {pads = [0, 2], strides = [2]}\n"
+             "%n = BatchNormalization(%h, %g, %b, %m, %u)\n" +
+             mean,
+         "float32[2, 5, 1]",
+         0.1},
+        {"MeanOfALineThatIsNormalisedByInstance",
+         {2, 3, 6},
+         "%v = Identity(%x)\n",
+         line + five + "%n = InstanceNormalization(%p, %g, %b)\n" + mean,
+         "float32[2, 5, 1]",
+         0.1},
+        {"MeanOfANegatedLine",
+         {2, 3, 6},
+         "%v = Identity(%x)\n",
+         line + "%n = Neg(%p)\n" + mean,
+         "float32[2, 5, 1]",
+         0.1},
+        {"MeanOfALineOfFactors",
+         {2, 3, 6},
+         "%v = Identity(%x)\n",
+         factors + "%n = Mul(%d, %c)\n" + mean,
+         "float32[2, 3, 1]",
+         0.1},
+        {"MeanOfALineOfShifts",
+         {2, 3, 6},
+         "%v = Identity(%x)\n",
+         factors + "%n = Sub(%d, %c)\n" + mean,
+         "float32[2, 3, 1]",
+         0.1},
+        {"MeanOfALineOfFactorsAndShifts",
+         {2, 3, 6},
+         "%v = Identity(%x)\n",
+         factors + "%k = Div(%d, %c)\n%n = Sub(%c, %k)\n" + mean,
+         "float32[2, 3, 1]",
+         0.1},
+        {"MeanByPoolOfALineThatIsNormalised",
+         {2, 3, 6},
+         "%v = Identity(%x)\n",
+         three + "%n = BatchNormalization(%d, %g, %b, %m, %u)\n%y = GlobalAveragePool(%n)\n",
+         "float32[2, 3, 1]",
+         0.1},
+        {"MeanOverImagesOfFactors",
+         {2, 3, 6},
+         "%v = Identity(%x)\n",
+         factors + "%n = Mul(%d, %c)\n%y = ReduceMean(%n) {axes = [0]}\n",
+         "float32[1, 3, 6]",
+         0.1},
         {"ChannelsThatAreScaledAndGatheredByElements",
          {2, 4, 5},
          "%v = Identity(%x)\n",

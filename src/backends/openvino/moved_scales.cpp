@@ -39,22 +39,44 @@ bool is_of_scaled_bytes(const Graph& graph, const Uses& uses, const std::string&
     return moving.contains(node->op_type) && reads(node->input(0), scaled);
 }
 
+/// Whether scales, or numbers that are added, may be moved behind a node.
+bool lets_scales_pass(const Node& node) {
+    static const std::unordered_set<std::string_view> passing{
+        "Add",     "Sub",      "Mul",        "Div",       "Neg",       "Relu",      "PRelu",      "LeakyRelu",
+        "Clip",    "Max",      "Min",        "Reshape",   "Slice",     "Flatten",   "Transpose",  "Squeeze",
+        "Split",   "Gather",   "Pad",        "Unsqueeze", "Tile",      "Expand",    "Resize",     "Concat",
+        "MaxPool", "Identity", "ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "AveragePool"};
+    return passing.contains(node.op_type) || node.is("BatchNormalization") || node.is("InstanceNormalization");
+}
+
+/// Whether bytes that were dequantised reach a value, and on their way constants of more than one number as factors or
+/// added: `meets` once one was met.
+bool is_of_bytes_by_channel(const Graph& graph, const Uses& uses, const std::string& value, bool meets = false,
+                            int steps = 12) {
+    const Node* node = uses.producer(value);
+    if (node == nullptr || steps == 0) return false;
+    if (node->is("DequantizeLinear")) return meets && graph.constant(node->input(0)) == nullptr;
+    if (!lets_scales_pass(*node)) return false;
+    for (const std::string& input : node->inputs) {
+        const Tensor* constant = graph.constant(input);
+        meets = meets || (constant != nullptr && is_floating(constant->type()) && constant->count() > 1);
+    }
+    return std::ranges::any_of(node->inputs, [&](const std::string& input) {
+        return is_of_bytes_by_channel(graph, uses, input, meets, steps - 1);
+    });
+}
+
 /// Which products and convolutions a value may have its scales from, by how often it was turned since.
 struct ScaleSources {
     bool product = false, turned_product = false, convolution = false, turned_convolution = false;
 };
 void add_scale_sources(const Uses& uses, const std::string& value, ScaleSources& found, bool turned = false,
                        int steps = 12) {
-    static const std::unordered_set<std::string_view> passing{
-        "Add",     "Sub",       "Mul",   "Div",       "Relu",       "PRelu",     "LeakyRelu", "Clip",
-        "Reshape", "Flatten",   "Slice", "Split",     "Gather",     "Squeeze",   "Unsqueeze", "Concat",
-        "Pad",     "Identity",  "Tile",  "Expand",    "Resize",     "Transpose", "MaxPool",   "AveragePool",
-        "Max",     "ReduceMax", "Min",   "ReduceMin", "ReduceMean", "ReduceSum"};
     const Node* node = uses.producer(value);
     if (node == nullptr || steps == 0) return;
     if (node->is("MatMul") || node->is("Gemm")) (turned ? found.turned_product : found.product) = true;
     if (node->is("Conv") || node->is("ConvTranspose")) (turned ? found.turned_convolution : found.convolution) = true;
-    if (!passing.contains(node->op_type)) return;
+    if (!lets_scales_pass(*node)) return;
     for (const std::string& input : node->inputs)
         add_scale_sources(uses, input, found, turned != node->is("Transpose"), steps - 1);
 }
@@ -111,7 +133,7 @@ bool has_scales_by_channel(const Graph& graph, const std::string& value, const U
     if (std::ranges::none_of(graph.nodes, [](const auto& node) { return node->is("DequantizeLinear"); })) return false;
     ScaleSources sources;
     add_scale_sources(uses, value, sources);
-    return sources.convolution || sources.turned_product;
+    return sources.convolution || sources.turned_product || is_of_bytes_by_channel(graph, uses, value);
 }
 
 //  x, i ──▶ Gather ──▶ y   ==>   x, i ──▶ Reshape [-1] ──▶ Gather ──▶ Squeeze, or Reshape ──▶ y

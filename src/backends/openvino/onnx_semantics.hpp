@@ -22,6 +22,7 @@ namespace lathe::openvino {
 ///   Reduce... that drops its axes                   a Transpose or Reshape behind, of axes of one element, is lost
 ///   Reduce..., Global...Pool of lines               what is added by channel behind it is another channel's
 ///   the same of a convolution of bytes              its scales are other channels'
+///   the same of bytes that are scaled or shifted by channel   the same
 ///   Reduce... behind an Unsqueeze                   the new axis is at another place
 ///   Einsum that sums over an axis of one operand    as the reductions that it makes of it
 ///   GatherElements by fewer indices than data       it is refused, along other axes than the node's
