@@ -47,6 +47,7 @@ std::vector<Neighbours> neighbour_cases() {
         "const %ws: float32[5] = {0.01, 0.005, 0.002, 0.008, 0.004}\n"
         "const %wz: int8[5] = {0, 0, 0, 0, 0}\n%f = DequantizeLinear(%w, %ws, %wz) {axis = 0}\n%p = Conv(%d, %f)\n";
     const std::string factors = "const %c: float32[1, 3, 1] = {0.5, 1.5, -0.75}\n";
+    const std::string columns = "const %c: float32[6] = {0.5, 1.5, -0.75, 1, 2, -0.25}\n";
     const std::string three = // of a normalisation
         "const %g: float32[3] = {0.5, 1.5, -0.75}\nconst %b: float32[3] = {0.25, -0.5, 1}\n"
         "const %m: float32[3] = {0.1, -0.2, 0.3}\nconst %u: float32[3] = {0.5, 1, 2}\n";
@@ -246,6 +247,25 @@ std::vector<Neighbours> neighbour_cases() {
          factors + "%n = Mul(%d, %c)\n%y = ReduceMean(%n) {axes = [0]}\n",
          "float32[1, 3, 6]",
          0.1},
+        {"MeanOverRows", {2, 3, 6}, "%v = Identity(%x)\n", "%y = ReduceMean(%d) {axes = [1]}\n", "float32[2, 1, 6]"},
+        {"MeanOverRowsOfFactors",
+         {2, 3, 6},
+         "%v = Identity(%x)\n",
+         columns + "%n = Mul(%d, %c)\n%y = ReduceMean(%n) {axes = [1], keepdims = 0}\n",
+         "float32[2, 6]",
+         0.1},
+        {"MeanOverRowsBeforeFactors",
+         {2, 3, 6},
+         "%v = Identity(%x)\n",
+         columns + "%n = ReduceMean(%d) {axes = [1]}\n%y = Mul(%n, %c)\n",
+         "float32[2, 1, 6]",
+         0.1},
+        {"SumOverRowsAndColumns",
+         {2, 3, 6},
+         "%v = Identity(%x)\n",
+         "const %a: int64[2] = {1, 2}\n%y = ReduceSum(%d, %a)\n",
+         "float32[2, 1, 1]",
+         0.3},
         {"ChannelsThatAreScaledAndGatheredByElements",
          {2, 4, 5},
          "%v = Identity(%x)\n",

@@ -136,6 +136,10 @@ bool has_scales_by_channel(const Graph& graph, const std::string& value, const U
     return sources.convolution || sources.turned_product || is_of_bytes_by_channel(graph, uses, value);
 }
 
+bool may_be_bytes(const Graph& graph, const std::string& value, const Uses& uses) {
+    return is_of_bytes_by_channel(graph, uses, value, true);
+}
+
 //  x, i ──▶ Gather ──▶ y   ==>   x, i ──▶ Reshape [-1] ──▶ Gather ──▶ Squeeze, or Reshape ──▶ y
 // Scales by channel, which OpenVINO moves behind the Gather, keep the rank of x: they meet other axes of y (refused, or
 // another result where the sizes fit) or give it one more.

@@ -16,6 +16,9 @@ bool adds_axes_behind_columns(const Graph& graph, const Node& node, const Uses& 
 /// turned, or of constants that bytes met since they were dequantised.
 bool has_scales_by_channel(const Graph& graph, const std::string& value, const Uses& uses);
 
+/// Whether OpenVINO may compute what reads a value on bytes: what was dequantised reaches it without a layer between.
+bool may_be_bytes(const Graph& graph, const std::string& value, const Uses& uses);
+
 /// What stands in the place of a Gather by one index, or by a table of them, in a quantised network (see
 /// onnx_semantics.hpp); nothing for another.
 Nodes gathered_in_a_row(Graph& graph, const Node& node, std::int64_t opset);

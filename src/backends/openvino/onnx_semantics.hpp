@@ -23,6 +23,7 @@ namespace lathe::openvino {
 ///   Reduce..., Global...Pool of lines               what is added by channel behind it is another channel's
 ///   the same of a convolution of bytes              its scales are other channels'
 ///   the same of bytes that are scaled or shifted by channel   the same
+///   Reduce... of bytes over axis 1 of three         it reads other elements where there are several samples
 ///   Reduce... behind an Unsqueeze                   the new axis is at another place
 ///   Einsum that sums over an axis of one operand    as the reductions that it makes of it
 ///   GatherElements by fewer indices than data       it is refused, along other axes than the node's

@@ -59,10 +59,15 @@ bool meets_factors(const Graph& graph, const std::string& value) {
 Nodes reduction_of_image(Graph& graph, const Node& node, std::optional<Axes> axes, std::int64_t opset,
                          const Uses& uses) {
     const std::string& y = node.output(0);
-    if (!meets_factors(graph, y) && !has_scales_by_channel(graph, node.input(0), uses)) return {};
+    // Over the second axis alone, or the last two: of bytes OpenVINO reads other elements where there are several
+    // samples.
+    const bool of_bytes = axes && axes->front() == 1 && may_be_bytes(graph, node.input(0), uses);
+    if (!of_bytes && !meets_factors(graph, y) && !has_scales_by_channel(graph, node.input(0), uses)) return {};
     const bool over_line = !axes || std::ranges::find(*axes, 2) != axes->end();
     Axes sizes{0, 0, 1, -1}, back{0, 0, -1};
-    if (!over_line) {
+    if (!over_line && of_bytes) {
+        axes->push_back(2); // or it looks through the Reshape
+    } else if (!over_line) {
         const auto dims = graph.info_or_name(node.input(0)).shape();
         if (*axes != Axes{0} || !dims || (*dims)[1] < 0 || (*dims)[2] < 0) return {};
         sizes = {0, -1};
