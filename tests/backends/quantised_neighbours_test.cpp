@@ -318,6 +318,28 @@ TEST(QuantisedGather, ATableOfOpenSizes) {
         EXPECT_NEAR(found[0].as<float>()[i], whole[0].as<float>()[i / 10 * 6 + i % 10 * 5 % 6], 1e-5) << i;
 }
 
+// 300^6 ways lead from the mean to the input: what looks for bytes there gives up, and does not look for years.
+TEST(QuantisedMean, OfValuesThatAreReadOftenIsBuilt) {
+    std::string text = "opset 13\ninput %x: float32[1, 3, 6]\nconst %s: float32[] = {0.03}\nconst %z: uint8[] = {121}\n"
+                       "%q = QuantizeLinear(%x, %s, %z)\n%d = DequantizeLinear(%q, %s, %z)\n%v0 = Relu(%x)\n";
+    for (int i = 0; i < 6; ++i) {
+        const std::string value = "%v" + std::to_string(i);
+        text += "%v" + std::to_string(i + 1) + " = Max(" + value;
+        for (int more = 1; more < 300; ++more)
+            text += ", " + value;
+        text += ")\n";
+    }
+    HostTensor x("x", DataType::float32, {1, 3, 6});
+    std::ranges::copy(noise(x.as<float>().size(), 5), x.as<float>().begin());
+    const auto found = outputs_of(text + "%y = ReduceMean(%v6) {axes = [1]}\noutput %y: float32[1, 1, 6]\n"
+                                         "output %v0: float32[1, 3, 6]\noutput %d: float32[1, 3, 6]\n",
+                                  {x});
+    ASSERT_EQ(found.size(), 3U);
+    const auto of = found[1].as<float>();
+    for (std::size_t i = 0; i < 6; ++i)
+        EXPECT_NEAR(found[0].as<float>()[i], (of[i] + of[i + 6] + of[i + 12]) / 3, 1e-5) << i;
+}
+
 INSTANTIATE_TEST_SUITE_P(Table, QuantisedNeighbours, testing::ValuesIn(neighbour_cases()),
                          [](const auto& info) { return info.param.name; });
 

@@ -14,19 +14,25 @@ namespace lathe::openvino {
 
 namespace {
 
+/// How many nodes a walk against the edges may still visit: values that are read often have many ways to them.
+struct Walk {
+    int left = 4096;
+    bool ends(const Node* node, int steps) { return node == nullptr || steps == 0 || left-- <= 0; }
+};
+
 /// Whether a value is bytes that were dequantised, moved or pooled since and multiplied by a constant of more than one
 /// number.
-bool is_of_scaled_bytes(const Graph& graph, const Uses& uses, const std::string& value, bool scaled = false,
+bool is_of_scaled_bytes(Walk& walk, const Graph& graph, const Uses& uses, const std::string& value, bool scaled = false,
                         int steps = 12) {
     static const std::unordered_set<std::string_view> moving{
         "Reshape",   "Flatten",   "Transpose", "Squeeze", "Unsqueeze", "Slice",   "Split",     "Gather",
         "Pad",       "Tile",      "Expand",    "Resize",  "Concat",    "MaxPool", "Identity",  "ReduceMean",
         "ReduceSum", "ReduceMax", "Relu",      "Clip",    "ReduceMin", "PRelu",   "LeakyRelu", "AveragePool"};
     const Node* node = uses.producer(value);
-    if (node == nullptr || steps == 0) return false;
+    if (walk.ends(node, steps)) return false;
     if (node->is("DequantizeLinear")) return scaled && graph.constant(node->input(0)) == nullptr;
     const auto reads = [&](const std::string& input, bool now) {
-        return is_of_scaled_bytes(graph, uses, input, now, steps - 1);
+        return is_of_scaled_bytes(walk, graph, uses, input, now, steps - 1);
     };
     if (node->is("BatchNormalization")) return reads(node->input(0), true);
     if (node->is("Mul") || node->is("Div")) {
@@ -51,10 +57,10 @@ bool lets_scales_pass(const Node& node) {
 
 /// Whether bytes that were dequantised reach a value, and on their way constants of more than one number as factors or
 /// added: `meets` once one was met.
-bool is_of_bytes_by_channel(const Graph& graph, const Uses& uses, const std::string& value, bool meets = false,
-                            int steps = 12) {
+bool is_of_bytes_by_channel(Walk& walk, const Graph& graph, const Uses& uses, const std::string& value,
+                            bool meets = false, int steps = 12) {
     const Node* node = uses.producer(value);
-    if (node == nullptr || steps == 0) return false;
+    if (walk.ends(node, steps)) return false;
     if (node->is("DequantizeLinear")) return meets && graph.constant(node->input(0)) == nullptr;
     if (!lets_scales_pass(*node)) return false;
     for (const std::string& input : node->inputs) {
@@ -62,7 +68,7 @@ bool is_of_bytes_by_channel(const Graph& graph, const Uses& uses, const std::str
         meets = meets || (constant != nullptr && is_floating(constant->type()) && constant->count() > 1);
     }
     return std::ranges::any_of(node->inputs, [&](const std::string& input) {
-        return is_of_bytes_by_channel(graph, uses, input, meets, steps - 1);
+        return is_of_bytes_by_channel(walk, graph, uses, input, meets, steps - 1);
     });
 }
 
@@ -70,15 +76,15 @@ bool is_of_bytes_by_channel(const Graph& graph, const Uses& uses, const std::str
 struct ScaleSources {
     bool product = false, turned_product = false, convolution = false, turned_convolution = false;
 };
-void add_scale_sources(const Uses& uses, const std::string& value, ScaleSources& found, bool turned = false,
+void add_scale_sources(Walk& walk, const Uses& uses, const std::string& value, ScaleSources& found, bool turned = false,
                        int steps = 12) {
     const Node* node = uses.producer(value);
-    if (node == nullptr || steps == 0) return;
+    if (walk.ends(node, steps)) return;
     if (node->is("MatMul") || node->is("Gemm")) (turned ? found.turned_product : found.product) = true;
     if (node->is("Conv") || node->is("ConvTranspose")) (turned ? found.turned_convolution : found.convolution) = true;
     if (!lets_scales_pass(*node)) return;
     for (const std::string& input : node->inputs)
-        add_scale_sources(uses, input, found, turned != node->is("Transpose"), steps - 1);
+        add_scale_sources(walk, uses, input, found, turned != node->is("Transpose"), steps - 1);
 }
 
 /// Some of the sizes of a value, as one of the nodes that follow.
@@ -113,7 +119,8 @@ std::string gathered_sizes(Graph& graph, const Node& node, const Shape& from, co
 } // namespace
 
 bool gathers_scaled_bytes(const Graph& graph, const Node& node, const Uses& uses) {
-    return node.is("Gather") && is_of_scaled_bytes(graph, uses, node.input(0));
+    Walk walk;
+    return node.is("Gather") && is_of_scaled_bytes(walk, graph, uses, node.input(0));
 }
 
 bool adds_axes_behind_columns(const Graph& graph, const Node& node, const Uses& uses) {
@@ -125,19 +132,23 @@ bool adds_axes_behind_columns(const Graph& graph, const Node& node, const Uses& 
         if (size != before && size >= 0 && before >= 0) return false;
     }
     ScaleSources sources;
-    add_scale_sources(uses, node.input(0), sources);
+    Walk walk;
+    add_scale_sources(walk, uses, node.input(0), sources);
     return sources.product || sources.turned_product || sources.turned_convolution;
 }
 
 bool has_scales_by_channel(const Graph& graph, const std::string& value, const Uses& uses) {
     if (std::ranges::none_of(graph.nodes, [](const auto& node) { return node->is("DequantizeLinear"); })) return false;
     ScaleSources sources;
-    add_scale_sources(uses, value, sources);
-    return sources.convolution || sources.turned_product || is_of_bytes_by_channel(graph, uses, value);
+    Walk walk;
+    add_scale_sources(walk, uses, value, sources);
+    Walk again;
+    return sources.convolution || sources.turned_product || is_of_bytes_by_channel(again, graph, uses, value);
 }
 
 bool may_be_bytes(const Graph& graph, const std::string& value, const Uses& uses) {
-    return is_of_bytes_by_channel(graph, uses, value, true);
+    Walk walk;
+    return is_of_bytes_by_channel(walk, graph, uses, value, true);
 }
 
 //  x, i ──▶ Gather ──▶ y   ==>   x, i ──▶ Reshape [-1] ──▶ Gather ──▶ Squeeze, or Reshape ──▶ y
