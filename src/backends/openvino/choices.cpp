@@ -29,7 +29,7 @@ std::shared_ptr<ov::Node> number_of(std::int64_t value, const ov::Shape& shape) 
 bool given_sizes_again(const std::shared_ptr<ov::Node>& node) {
     if (!ov::is_type<ov::op::v8::If>(node)) return false;
     bool changed = false;
-    for (ov::Output<ov::Node> output : node->outputs()) {
+    for (const ov::Output<ov::Node>& output : node->outputs()) {
         const ov::PartialShape sizes = output.get_partial_shape();
         if (sizes.rank().is_dynamic() || sizes.is_static()) continue;
         std::vector<ov::Input<ov::Node>> readers;
