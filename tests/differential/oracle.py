@@ -14,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 onnxruntime.set_default_logger_severity(4)
 KINDS = ("plan", "cpu", "simplified")
 CLOSE = 1e-3  # of an output's largest number
+LIMIT = 120  # seconds a command
 
 
 def evaluate(model, feeds):
@@ -62,6 +63,19 @@ def arguments(about, programs, last):
     parser.add_argument("last", nargs="?", type=int, default=last)
     parser.add_argument("--keep", type=pathlib.Path)
     return parser
+
+
+def command(lathe, folder, *words):
+    """What a command that failed said, else None."""
+    try:
+        done = subprocess.run([lathe, *words, "--quiet"], cwd=folder, capture_output=True, text=True, errors="replace",
+                              timeout=LIMIT, check=False)
+    except subprocess.TimeoutExpired:
+        return f"{words[0]} took more than {LIMIT} s"
+    if done.returncode:
+        said = " ".join(done.stderr.split())
+        return f"{words[0]} ended with {done.returncode}: {said}"
+    return None
 
 
 def write(folder, model, feeds):

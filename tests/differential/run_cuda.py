@@ -21,7 +21,7 @@ try:
     import numpy as np
     import onnx
     import onnxruntime  # noqa: F401: asked for early
-    from oracle import CLOSE, arguments, dependable, difference, evaluate, is_stable
+    from oracle import CLOSE, arguments, command, dependable, difference, evaluate, is_stable
     from networks import network
     from run_int8 import norm, quantised
 except ImportError as error:
@@ -29,19 +29,6 @@ except ImportError as error:
     sys.exit(77)
 
 ALLOWED = {"fp32": CLOSE, "fp16": 5e-2}
-LIMIT = 120  # seconds a command
-
-
-def command(lathe, folder, *words):
-    """What a command that failed said, else None."""
-    try:
-        done = subprocess.run([lathe, *words, "--quiet"], cwd=folder, capture_output=True, text=True, errors="replace", timeout=LIMIT)
-    except subprocess.TimeoutExpired:
-        return f"{words[0]} took more than {LIMIT} s"
-    if done.returncode:
-        said = " ".join(done.stderr.split())
-        return f"{words[0]} ended with {done.returncode}: {said}"
-    return None
 
 
 def outputs_of(lathe, folder, model, feeds, precision):

@@ -10,7 +10,6 @@ Exit 1 if there was one, 77 where a package is missing.
 
 import pathlib
 import shutil
-import subprocess
 import sys
 import tempfile
 
@@ -18,7 +17,7 @@ try:
     import numpy as np
     import onnx
     import onnxruntime  # noqa: F401: asked for early
-    from oracle import arguments, dependable, evaluate, run, write
+    from oracle import arguments, command, dependable, evaluate, run, write
     from networks import network
 except ImportError as error:
     print(f"SKIPPED: {error}; LATHE_PYTHON names a Python that has it", file=sys.stderr)
@@ -37,8 +36,17 @@ def norm(found, wanted):
     return float(difference / max(1e-3, np.linalg.norm(wanted.ravel().astype(np.float64))))
 
 
+def int8_of(lathe, folder, *more):
+    """The INT8 form of model.onnx, calibrated on data.npz, or what a command said; None where nothing of it can be."""
+    said = (command(lathe, folder, "calibrate", "model.onnx", "--data", "data.npz", "--output", "ranges")
+            or command(lathe, folder, "quantize", "model.onnx", "--ranges", "ranges", *more, "--output", "int8.onnx"))
+    if said:
+        return None if NOTHING in said else said
+    return onnx.load(folder / "int8.onnx")
+
+
 def quantised(lathe, folder, model, feeds, target):
-    """The network in INT8, or what a command said; None where nothing of it can be."""
+    """The same of a network whose sizes are those of its inputs."""
     write(folder, model, feeds)
     for value in model.graph.input:
         for dimension, size in zip(value.type.tensor_type.shape.dim, feeds[value.name].shape):
@@ -46,14 +54,7 @@ def quantised(lathe, folder, model, feeds, target):
             dimension.dim_value = size
     onnx.save(model, folder / "model.onnx")
     np.savez(folder / "data.npz", **feeds)
-    for command in (["calibrate", "model.onnx", "--data", "data.npz", "--output", "ranges"],
-                    ["quantize", "model.onnx", "--ranges", "ranges", "--target", target, "--output", "int8.onnx"]):
-        done = subprocess.run([lathe, *command, "--quiet"], cwd=folder, capture_output=True, text=True, errors="replace")
-        if NOTHING in done.stderr:
-            return None
-        if done.returncode:
-            return f"{command[0]} ended with {done.returncode}: {' '.join(done.stderr.split())}"
-    return onnx.load(folder / "int8.onnx")
+    return int8_of(lathe, folder, "--target", target)
 
 
 def complaints(folder, target, told, wanted, exact):

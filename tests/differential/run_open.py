@@ -10,7 +10,6 @@ Exit 1 if there was one, 77 where a package is missing.
 
 import pathlib
 import shutil
-import subprocess
 import sys
 import tempfile
 
@@ -18,9 +17,9 @@ try:
     import numpy as np
     import onnx
     import onnxruntime  # noqa: F401: asked for early
-    from oracle import CLOSE, arguments, difference, evaluate, is_stable
+    from oracle import CLOSE, arguments, command, difference, evaluate, is_stable
     from networks import network
-    from run_int8 import NOTHING, norm
+    from run_int8 import int8_of, norm
 except ImportError as error:
     print(f"SKIPPED: {error}; LATHE_PYTHON names a Python that has it", file=sys.stderr)
     sys.exit(77)
@@ -77,11 +76,6 @@ def answers(model, inputs):
     return wanted
 
 
-def lathe(program, folder, *command):
-    done = subprocess.run([program, *command, "--quiet"], cwd=folder, capture_output=True, text=True, errors="replace", check=False)
-    return f"{command[0]} ended with {done.returncode}: {' '.join(done.stderr.split())[:300]}" if done.returncode else ""
-
-
 def complaint(program, folder, model, inputs, limits):
     """What is wrong with the engine of `model`; limits: size, output and value found to what is wrong there, or ""."""
     shapes = []
@@ -89,11 +83,11 @@ def complaint(program, folder, model, inputs, limits):
         rest = "".join(f"x{size}" for size in inputs[SIZES[0]][value.name].shape[1:])
         shapes += ["--shape", f"{value.name}:{SIZES[0]}{rest}..{SIZES[1]}{rest}..{SIZES[-1]}{rest}"]
     onnx.save(model, folder / "built.onnx")
-    if said := lathe(program, folder, "build", "built.onnx", "-o", "model.engine", *shapes):
+    if said := command(program, folder, "build", "built.onnx", "-o", "model.engine", *shapes):
         return said
     for size, feeds in inputs.items():
         np.savez(folder / f"in{size}.npz", **feeds)
-        if said := lathe(program, folder, "run", "model.engine", f"in{size}.npz", "-o", f"out{size}.npz"):
+        if said := command(program, folder, "run", "model.engine", f"in{size}.npz", "-o", f"out{size}.npz"):
             return f"{size} samples: {said}"
         with np.load(folder / f"out{size}.npz") as found:
             for i, value in enumerate(model.graph.output):
@@ -125,18 +119,16 @@ def judged(program, root, seed):
     work.mkdir(parents=True, exist_ok=True)
     onnx.save(model, work / "model.onnx")
     np.savez(work / "data.npz", **inputs[SIZES[-1]])
-    failed = (lathe(program, work, "calibrate", "model.onnx", "--data", "data.npz", "--output", "ranges")
-              or lathe(program, work, "quantize", "model.onnx", "--ranges", "ranges", "--output", "int8.onnx"))
-    if NOTHING in failed:
-        shutil.rmtree(work)
-        return said
-    made = failed or onnx.load(work / "int8.onnx")
+    made = int8_of(program, work)
     shutil.rmtree(work)
+    if made is None:
+        return said
 
     def wrong(found, wanted, size, i):
         differs, lost = norm(found, wanted), norm(wanted, exact[size][i])
         return "" if differs <= max(2 * lost, 0.03) else f"differs by {differs:.1e}, quantisation by {lost:.1e}"
 
+    failed = isinstance(made, str)
     judge("int8", made, None if failed else {size: evaluate(made, feeds) for size, feeds in inputs.items()}, wrong)
     return said
 

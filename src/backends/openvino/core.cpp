@@ -336,6 +336,10 @@ Result<std::vector<std::size_t>> input_ports_of(const std::vector<ov::Output<ov:
     return found;
 }
 
+bool reads_constant(const ov::Node& node, std::size_t input) {
+    return ov::is_type<ov::op::v0::Constant>(node.get_input_node_ptr(input));
+}
+
 void change_nodes(ov::Model& model, const std::function<bool(const std::shared_ptr<ov::Node>&)>& change) {
     bool changed = false;
     for (const auto& node : model.get_ops()) {

@@ -79,6 +79,8 @@ Result<std::vector<std::size_t>> input_ports_of(const std::vector<ov::Output<ov:
 /// Shows every node, those of bodies before the rest; a model of which `change` changed a node is inferred anew.
 void change_nodes(ov::Model& model, const std::function<bool(const std::shared_ptr<ov::Node>&)>& change);
 
+bool reads_constant(const ov::Node& node, std::size_t input);
+
 /// Runs a request and waits. Of a model compiled for one thread `ov::InferRequest::infer` (2026.4) loses what a kernel
 /// throws: it returns as if all were well, the outputs hold what they held, and the process may crash in a later run.
 /// This throws; it takes about 5 us more, so it is for what can fail: where shapes inside depend on what is given.

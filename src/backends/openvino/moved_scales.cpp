@@ -138,12 +138,10 @@ bool adds_axes_behind_columns(const Graph& graph, const Node& node, const Uses& 
 }
 
 bool has_scales_by_channel(const Graph& graph, const std::string& value, const Uses& uses) {
-    if (std::ranges::none_of(graph.nodes, [](const auto& node) { return node->is("DequantizeLinear"); })) return false;
     ScaleSources sources;
-    Walk walk;
-    add_scale_sources(walk, uses, value, sources);
-    Walk again;
-    return sources.convolution || sources.turned_product || is_of_bytes_by_channel(again, graph, uses, value);
+    Walk to_layers, to_bytes;
+    add_scale_sources(to_layers, uses, value, sources);
+    return sources.convolution || sources.turned_product || is_of_bytes_by_channel(to_bytes, graph, uses, value);
 }
 
 bool may_be_bytes(const Graph& graph, const std::string& value, const Uses& uses) {

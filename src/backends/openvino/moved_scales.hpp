@@ -12,8 +12,8 @@ bool gathers_scaled_bytes(const Graph& graph, const Node& node, const Uses& uses
 /// a column, to lie along the axis before; refused, or another result where the two are as long.
 bool adds_axes_behind_columns(const Graph& graph, const Node& node, const Uses& uses);
 
-/// Whether a value may have a scale or a shift a channel (axis 1): of a convolution of bytes, of a product that was
-/// turned, or of constants that bytes met since they were dequantised.
+/// Whether a value of a quantised network may have a scale or a shift a channel (axis 1): of a convolution of bytes, of
+/// a product that was turned, or of constants that bytes met since they were dequantised.
 bool has_scales_by_channel(const Graph& graph, const std::string& value, const Uses& uses);
 
 /// Whether OpenVINO may compute what reads a value on bytes: what was dequantised reaches it without a layer between.

@@ -580,8 +580,12 @@ void write_onnx_semantics(Graph& graph, std::int64_t opset) {
         return node.is("GatherElements") ? gathered_from_the_first(graph, node) : sums_of_einsum(graph, node, opset);
     });
     {
-        const Uses uses(graph);
-        replace_each(graph, [&](const Node& node) { return reductions_as_onnx(graph, node, opset, uses); });
+        const bool dequantises =
+            std::ranges::any_of(graph.nodes, [](const auto& node) { return node->is("DequantizeLinear"); });
+        const auto scaled = dequantises ? std::optional<Uses>(graph) : std::nullopt;
+        replace_each(graph, [&](const Node& node) {
+            return reductions_as_onnx(graph, node, opset, scaled ? &*scaled : nullptr);
+        });
     }
     // A convolution may need several of its forms.
     constexpr int forms = 3;

@@ -57,12 +57,14 @@ bool meets_factors(const Graph& graph, const std::string& value) {
 // Over the first axis alone it looks through a Reshape that only adds an axis: the line is flat then. The numbers may
 // also be scales, which OpenVINO moves behind the reduction.
 Nodes reduction_of_image(Graph& graph, const Node& node, std::optional<Axes> axes, std::int64_t opset,
-                         const Uses& uses) {
+                         const Uses* scaled) {
     const std::string& y = node.output(0);
     // Over the second axis alone, or the last two: of bytes OpenVINO reads other elements where there are several
     // samples.
-    const bool of_bytes = axes && axes->front() == 1 && may_be_bytes(graph, node.input(0), uses);
-    if (!of_bytes && !meets_factors(graph, y) && !has_scales_by_channel(graph, node.input(0), uses)) return {};
+    const bool of_bytes =
+        scaled != nullptr && axes && axes->front() == 1 && may_be_bytes(graph, node.input(0), *scaled);
+    const bool by_channel = scaled != nullptr && has_scales_by_channel(graph, node.input(0), *scaled);
+    if (!of_bytes && !by_channel && !meets_factors(graph, y)) return {};
     const bool over_line = !axes || std::ranges::find(*axes, 2) != axes->end();
     Axes sizes{0, 0, 1, -1}, back{0, 0, -1};
     if (!over_line && of_bytes) {
@@ -242,12 +244,12 @@ Nodes sums_of_einsum(Graph& graph, const Node& node, std::int64_t opset) {
     return nodes;
 }
 
-Nodes reductions_as_onnx(Graph& graph, const Node& node, std::int64_t opset, const Uses& uses) {
+Nodes reductions_as_onnx(Graph& graph, const Node& node, std::int64_t opset, const Uses* scaled) {
     if (!node.domain.empty() || node.outputs.size() != 1) return {};
     const auto dims = graph.info_or_name(node.input(0)).dims;
     const bool is_line = dims && dims->size() == 3;
     if (node.is("GlobalAveragePool") || node.is("GlobalMaxPool"))
-        return is_line ? reduction_of_image(graph, node, std::nullopt, opset, uses) : Nodes{};
+        return is_line ? reduction_of_image(graph, node, std::nullopt, opset, scaled) : Nodes{};
     if (!node.op_type.starts_with("Reduce")) return {};
     auto axes = constant_integers(graph, node, "axes", 1);
     if (!axes || axes->empty()) return {};
@@ -260,12 +262,12 @@ Nodes reductions_as_onnx(Graph& graph, const Node& node, std::int64_t opset, con
     if (node.int_or("keepdims", 1) == 0) {
         Nodes nodes = kept_and_squeezed(graph, node, *axes, opset);
         if (!is_line) return nodes;
-        Nodes image = reduction_of_image(graph, nodes.front(), axes, opset, uses);
+        Nodes image = reduction_of_image(graph, nodes.front(), axes, opset, scaled);
         if (image.empty()) return nodes;
         image.push_back(std::move(nodes.back()));
         return image;
     }
-    return is_line ? reduction_of_image(graph, node, axes, opset, uses) : Nodes{};
+    return is_line ? reduction_of_image(graph, node, axes, opset, scaled) : Nodes{};
 }
 
 } // namespace lathe::openvino

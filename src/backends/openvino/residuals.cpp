@@ -90,7 +90,7 @@ void add_readers(const ov::Output<ov::Node>& value, Readers& readers, int steps 
 bool joins(const ov::Node& node) {
     std::size_t values = 0;
     for (std::size_t i = 0; i < node.get_input_size(); ++i)
-        values += ov::is_type<ov::op::v0::Constant>(node.get_input_node_ptr(i)) ? 0 : 1;
+        values += reads_constant(node, i) ? 0 : 1;
     return values > 1 && !ov::is_type<ov::op::v0::FakeQuantize>(&node);
 }
 

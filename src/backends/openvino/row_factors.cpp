@@ -14,10 +14,6 @@ namespace lathe::openvino {
 
 namespace {
 
-bool is_constant(const ov::Node& node, std::size_t input) {
-    return ov::is_type<ov::op::v0::Constant>(node.get_input_node_ptr(input));
-}
-
 /// Whether a constant has numbers along axis 1 of `rank` alone.
 bool is_along_axis_1(const ov::Shape& shape, std::size_t rank, bool from_axis_1) {
     if (from_axis_1 && shape.size() == 1) return shape[0] > 1; // PRelu's slopes
@@ -37,7 +33,7 @@ ov::Output<ov::Node> met_along_axis_1(const ov::Node& node) {
     const bool slopes = ov::is_type<ov::op::v0::PRelu>(&node);
     if (!slopes && !ov::is_type<ov::op::util::BinaryElementwiseArithmetic>(&node)) return {};
     for (const std::size_t at : {std::size_t{1}, std::size_t{0}})
-        if (is_constant(node, at) && is_along_axis_1(node.get_input_shape(at), shape.size(), slopes))
+        if (reads_constant(node, at) && is_along_axis_1(node.get_input_shape(at), shape.size(), slopes))
             return node.input_value(1 - at);
     return {};
 }
@@ -49,7 +45,7 @@ bool is_activated_product(const ov::Node* node) {
     for (int steps = 0; steps < most_steps; ++steps) {
         const std::size_t count = node->get_input_size();
         if (ov::is_type<ov::op::v0::MatMul>(node)) {
-            if (is_constant(*node, 0)) { // OpenVINO moves factors of axis 1 before a product from the left
+            if (reads_constant(*node, 0)) { // OpenVINO moves factors of axis 1 before a product from the left
                 node = node->get_input_node_ptr(1);
                 continue;
             }
@@ -57,9 +53,9 @@ bool is_activated_product(const ov::Node* node) {
             return activated && weights.is_static() && weights.size() == 2;
         }
         const bool pair = count == 2 && ov::is_type<ov::op::util::BinaryElementwiseArithmetic>(node);
-        const bool by_constant = pair && (is_constant(*node, 0) || is_constant(*node, 1));
-        if (count == 0 || (count > 1 && !pair && !is_constant(*node, 1))) return false;
-        const std::size_t along = by_constant && is_constant(*node, 0) ? 1 : 0; // x * Sigmoid(x): both lead to x
+        const bool by_constant = pair && (reads_constant(*node, 0) || reads_constant(*node, 1));
+        if (count == 0 || (count > 1 && !pair && !reads_constant(*node, 1))) return false;
+        const std::size_t along = by_constant && reads_constant(*node, 0) ? 1 : 0; // x * Sigmoid(x): both lead to x
         if (node->get_output_partial_shape(0) != node->get_input_partial_shape(along)) return false;
         activated = activated || !by_constant;
         node = node->get_input_node_ptr(along);

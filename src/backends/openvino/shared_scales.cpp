@@ -49,10 +49,6 @@ bool are_bytes(const ov::Node& weights) {
     return false;
 }
 
-bool reads_constant(const ov::Node& node, std::size_t index) {
-    return ov::is_type<ov::op::v0::Constant>(node.get_input_node_ptr(index));
-}
-
 bool adds_nothing(const ov::Node& node) {
     if (!is_one_of<ov::op::v1::Add, ov::op::v1::Subtract>(node)) return false;
     for (const std::size_t i : {0, 1}) {

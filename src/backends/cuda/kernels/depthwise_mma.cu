@@ -257,7 +257,7 @@ cudaError_t launch_words(const DepthwiseParams& p, const DepthwiseTile& tile, cu
         if (tile.words == 4) return launch_rows<T, Out, Kernel, Stride, 4>(p, tile, stream, programmatic);
     return cudaErrorInvalidValue;
 }
-template <class T, class Out = T>
+template <class T, class Out>
 cudaError_t launch_type(const DepthwiseParams& p, const DepthwiseTile& tile, cudaStream_t stream, bool programmatic) {
     const int kernel = p.window.kernel_h, stride = p.window.stride_h;
     if (kernel == 3 && stride == 1) return launch_words<T, Out, 3, 1>(p, tile, stream, programmatic);
@@ -274,12 +274,11 @@ bool depthwise_mma_takes(const DepthwiseParams& p, const DepthwiseTile& tile) {
     if (is_deep(p) || window.kernel_w != kernel || window.stride_w != stride || window.dil_h != 1 || window.dil_w != 1)
         return false;
     if ((kernel != 3 && kernel != 5) || (stride != 1 && stride != 2)) return false;
-    if (p.type != type_s8 && p.type != type_f16 && p.type != type_bf16) return false;
+    if (!are_types(p.type, p.output_type)) return false;
     const int size = p.type == type_s8 ? 1 : 2;
-    const bool widened = p.type == type_s8 && p.output_type == type_f16;
+    const bool widened = p.type != p.output_type;
     if (p.weight_c < p.c_stride || p.y_stride < p.c) return false;
-    if (widened ? p.y_stride > p.c_stride || p.y_stride % 8 != 0 : p.type != p.output_type || p.c_stride != p.y_stride)
-        return false;
+    if (widened ? p.y_stride > p.c_stride || p.y_stride % 8 != 0 : p.c_stride != p.y_stride) return false;
     if (p.c_stride * size % 16 != 0 || p.c_pitch * size % 16 != 0 || p.weight_c * size % 16 != 0) return false;
     if (p.y_pitch * (widened ? 2 : size) % 16 != 0) return false;
     if (p.epilogue.residual != nullptr || p.epilogue.residual_scale != 0 || !curve_takes(p.epilogue, p.output_type))
@@ -296,11 +295,9 @@ int depthwise_mma_blocks(const DepthwiseParams& p, const DepthwiseTile& tile) {
 cudaError_t launch_depthwise_mma(const DepthwiseParams& p, const DepthwiseTile& tile, cudaStream_t stream,
                                  bool programmatic) {
     if (!depthwise_mma_takes(p, tile)) return cudaErrorInvalidValue;
-    if (p.type == type_s8 && p.output_type == type_f16)
-        return launch_type<std::int8_t, __half>(p, tile, stream, programmatic);
-    if (p.type == type_s8) return launch_type<std::int8_t>(p, tile, stream, programmatic);
-    if (p.type == type_bf16) return launch_type<__nv_bfloat16>(p, tile, stream, programmatic);
-    return launch_type<__half>(p, tile, stream, programmatic);
+    return launch_of_types(p.type, p.output_type, [&](auto in, auto out) {
+        return launch_type<decltype(in), decltype(out)>(p, tile, stream, programmatic);
+    });
 }
 
 } // namespace lathe::cuda::kernels

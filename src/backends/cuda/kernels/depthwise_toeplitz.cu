@@ -327,7 +327,7 @@ cudaError_t launch_rows(const DepthwiseParams& p, const ToeplitzTile& tile, cuda
         default: return cudaErrorInvalidValue;
     }
 }
-template <class T, class Out = T>
+template <class T, class Out>
 cudaError_t launch_type(const DepthwiseParams& p, const ToeplitzTile& tile, cudaStream_t stream, bool programmatic) {
     const bool one = p.window.stride_h == 1;
     if (p.window.kernel_h == 5)
@@ -351,9 +351,8 @@ bool depthwise_toeplitz_takes(const DepthwiseParams& p, const ToeplitzTile& tile
     if (is_deep(p) || window.kernel_w != kernel || window.stride_w != stride || window.dil_h != 1 || window.dil_w != 1)
         return false;
     if ((kernel != 5 && kernel != 7) || (stride != 1 && stride != 2)) return false;
-    if (p.type != type_s8 && p.type != type_f16 && p.type != type_bf16) return false;
+    if (!are_types(p.type, p.output_type)) return false;
     const int size = p.type == type_s8 ? 1 : 2;
-    if (p.type != p.output_type && !(p.type == type_s8 && p.output_type == type_f16)) return false;
     if (p.c_stride % 8 != 0 || p.y_stride % 8 != 0 || p.c_pitch % 8 != 0 || p.y_pitch % 8 != 0) return false;
     if (p.weight_c < p.c || p.c_stride * size % 8 != 0) return false;
     const EpilogueParams& e = p.epilogue;
@@ -369,11 +368,9 @@ bool depthwise_toeplitz_takes(const DepthwiseParams& p, const ToeplitzTile& tile
 cudaError_t launch_depthwise_toeplitz(const DepthwiseParams& p, const ToeplitzTile& tile, cudaStream_t stream,
                                       bool programmatic) {
     if (!depthwise_toeplitz_takes(p, tile)) return cudaErrorInvalidValue;
-    if (p.type == type_s8 && p.output_type == type_f16)
-        return launch_type<std::int8_t, __half>(p, tile, stream, programmatic);
-    if (p.type == type_s8) return launch_type<std::int8_t>(p, tile, stream, programmatic);
-    if (p.type == type_bf16) return launch_type<__nv_bfloat16>(p, tile, stream, programmatic);
-    return launch_type<__half>(p, tile, stream, programmatic);
+    return launch_of_types(p.type, p.output_type, [&](auto in, auto out) {
+        return launch_type<decltype(in), decltype(out)>(p, tile, stream, programmatic);
+    });
 }
 
 } // namespace lathe::cuda::kernels

@@ -1,11 +1,11 @@
 // Convolutions of 3x3 in groups on mma.sync. A wide group, or some narrow ones side by side with weights of 0 between
-// them (an infinite input of a neighbour then gives NaN), are a unit: Slices of 16 bytes of input channels a tap, Tiles
+// them (an infinite input of a neighbour then gives NaN), are a unit: slices of 16 bytes of input channels a tap, Tiles
 // of 8 output channels. A warp multiplies 16 * Fragments pixels with all of a unit, so that a pixel's channels come
 // from shared memory once a tap, and finishes its sums in registers.
 //
-// A block keeps the weights of Units units as the instruction takes them and goes through the image tile by tile; the
-// next tile's pixels are on their way meanwhile. Of the 16 channels of two tiles
-// a lane has four neighbours, so that it stores 8 bytes: column n of tile t is channel 4 * (n / 2) + 2 * t + n % 2.
+// A block keeps the weights of some units as the instruction takes them and goes through the image tile by tile; the
+// next tile's pixels are on their way meanwhile. Of the 16 channels of two tiles a lane has four neighbours, so that it
+// stores 8 bytes: column n of tile t is channel 4 * (n / 2) + 2 * t + n % 2.
 
 #include <algorithm>
 
@@ -27,14 +27,13 @@ struct Work {
     Divisor by_patch, by_patch_w;
 };
 
-/// Of a block: about 64 channels.
-constexpr int units_of(Math math, int slices) {
-    const int tiles = math == Math::s8 ? slices * 2 : slices;
-    return tiles <= 2 ? 4 : tiles <= 4 ? 2 : 1;
-}
+/// Units of a block: about 64 channels.
+constexpr int units_of(int tiles) { return tiles <= 2 ? 4 : tiles <= 4 ? 2 : 1; }
+/// Pieces of 16 bytes that the input channels of a unit are.
+constexpr int slices_of(Math math, int tiles) { return math == Math::s8 ? tiles / 2 : tiles; }
 constexpr int steps_of(int slices) { return (taps * slices + 1) / 2; }
-constexpr int weights_bytes(Math math, int slices, int tiles) {
-    return units_of(math, slices) * steps_of(slices) * tiles * 256;
+constexpr int weights_bytes(Math math, int tiles) {
+    return units_of(tiles) * steps_of(slices_of(math, tiles)) * tiles * 256;
 }
 constexpr int most_fragments(int tiles) { return tiles <= 4 ? 4 : 2; }
 
@@ -66,13 +65,14 @@ __device__ __forceinline__ void add_residual(float (&v)[4], const EpilogueParams
         v[i] = done.v[i];
 }
 
-template <Math M, class Out, int Slices, int Tiles, int Fragments>
+template <Math M, class Out, int Tiles, int Fragments>
 __global__ void __launch_bounds__(threads, 2)
     grouped_mma(const __grid_constant__ GroupedParams p, const __grid_constant__ Work t) {
     using T = typename Stored<M>::type;
     constexpr int elements = slice_bytes / static_cast<int>(sizeof(T)), of_word = elements / 4;
-    constexpr int units = units_of(M, Slices), steps = steps_of(Slices), channels = Tiles * tile_channels;
-    constexpr int width = units * Slices, pixel_bytes = (width | 1) * slice_bytes; // odd: pixels in other banks
+    constexpr int slices = slices_of(M, Tiles), steps = steps_of(slices);
+    constexpr int units = units_of(Tiles), channels = Tiles * tile_channels;
+    constexpr int width = units * slices, pixel_bytes = (width | 1) * slice_bytes; // odd: pixels in other banks
     constexpr int unit_bytes = steps * Tiles * 256;
     extern __shared__ __align__(128) unsigned char shared[];
     __shared__ float4 scales[units * channels / 4], biases[units * channels / 4];
@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(threads, 2)
     unsigned char* patches = shared + units * unit_bytes;
     const int thread = static_cast<int>(threadIdx.x), warp = thread >> 5, lane = thread & 31, g = lane >> 2,
               q = lane & 3;
-    const int first_unit = static_cast<int>(blockIdx.y) * units, slice0 = first_unit * Slices;
+    const int first_unit = static_cast<int>(blockIdx.y) * units, slice0 = first_unit * slices;
     const WindowParams& window = p.window;
     const EpilogueParams& e = p.epilogue;
     const int group = p.c / p.groups;
@@ -92,9 +92,9 @@ __global__ void __launch_bounds__(threads, 2)
         const int half = i % 2, tile = i / 2 % Tiles, step = i / (2 * Tiles) % steps, unit = i / (2 * Tiles * steps);
         const bool paired = tile < Tiles / 2 * 2;
         const int channel = paired ? tile / 2 * 16 + g / 2 * 4 + tile % 2 * 2 + g % 2 : tile * 8 + g;
-        const int slice = step * 2 + half, tap = slice / Slices;
+        const int slice = step * 2 + half, tap = slice / slices;
         const int out = (first_unit + unit) * channels + channel; // of the image, and its first input channel
-        const int in = (slice0 + unit * Slices + slice % Slices) * elements + q * of_word - out / group * group;
+        const int in = (slice0 + unit * slices + slice % slices) * elements + q * of_word - out / group * group;
         std::uint32_t word = 0; // numbers of one group, as a group is whole words
         if (tap < taps && out < p.k && in >= 0 && in < group)
             word = __ldg(reinterpret_cast<const std::uint32_t*>(static_cast<const T*>(p.weight) +
@@ -109,9 +109,9 @@ __global__ void __launch_bounds__(threads, 2)
         reinterpret_cast<float*>(biases)[i] = real && e.bias != nullptr ? e.bias[channel] : 0.0F;
     }
     for (int i = thread; i < steps * 2; i += threads) {
-        const int at = i < taps * Slices ? i : 0, tap = at / Slices; // the last one's weights are 0
+        const int at = i < taps * slices ? i : 0, tap = at / slices; // the last one's weights are 0
         offsets[i] =
-            (tap / 3 * window.dil_h * t.patch_w + tap % 3 * window.dil_w) * pixel_bytes + at % Slices * slice_bytes;
+            (tap / 3 * window.dil_h * t.patch_w + tap % 3 * window.dil_w) * pixel_bytes + at % slices * slice_bytes;
     }
     // Pixels of a tile are numbered image by image, row by row: those that this lane reads, and those it finishes.
     constexpr int warps_a_unit = warps / units;
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(threads, 2)
         read_at[i] = ((image * t.patch_h + rest / t.columns * window.stride_h) * t.patch_w +
                       rest % t.columns * window.stride_w) *
                          pixel_bytes +
-                     unit * Slices * slice_bytes;
+                     unit * slices * slice_bytes;
     }
     struct Place {
         std::int16_t image, row, column;
@@ -270,7 +270,7 @@ int unit_channels(const GroupedParams& p) {
 }
 
 std::size_t cut(const GroupedParams& p, const GroupedMmaTile& tile, Work& t) {
-    const int channels = unit_channels(p), slices = channels * bytes_of_type(p.type) / slice_bytes;
+    const int channels = unit_channels(p), tiles = channels / tile_channels;
     const Math math = math_of(p.type);
     const auto up = [](int a, int b) { return (a + b - 1) / b; };
     t.units = p.k / channels;
@@ -282,19 +282,20 @@ std::size_t cut(const GroupedParams& p, const GroupedMmaTile& tile, Work& t) {
     t.patch_w = (tile.columns - 1) * p.window.stride_w + 2 * p.window.dil_w + 1;
     t.by_patch = Divisor(t.patch_h * t.patch_w);
     t.by_patch_w = Divisor(t.patch_w);
-    t.patch_bytes = tile.images * t.patch_h * t.patch_w * (units_of(math, slices) * slices | 1) * slice_bytes;
-    const auto weights = static_cast<std::size_t>(weights_bytes(math, slices, channels / 8));
+    t.patch_bytes = tile.images * t.patch_h * t.patch_w * (units_of(tiles) * slices_of(math, tiles) | 1) * slice_bytes;
+    const auto weights = static_cast<std::size_t>(weights_bytes(math, tiles));
     return weights + 2 * static_cast<std::size_t>(t.patch_bytes);
 }
 
-template <Math M, class Out, int Slices, int Tiles, int Fragments>
+template <Math M, class Out, int Tiles, int Fragments>
 cudaError_t launch_one(const GroupedParams& p, const Work& t, std::size_t shared, int processors, cudaStream_t stream,
                        bool programmatic) {
-    auto* kernel = grouped_mma<M, Out, Slices, Tiles, Fragments>;
+    auto* kernel = grouped_mma<M, Out, Tiles, Fragments>;
     const cudaError_t code = cudaFuncSetAttribute(
         reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared));
     if (code != cudaSuccess) return code;
-    const int slabs = (t.units + units_of(M, Slices) - 1) / units_of(M, Slices);
+    constexpr int units = units_of(Tiles);
+    const int slabs = (t.units + units - 1) / units;
     const std::int64_t resident =
         std::clamp<std::int64_t>((224 << 10) / static_cast<std::int64_t>(shared + 3072), 1, 2);
     const std::int64_t most = std::max<std::int64_t>(1, processors * resident / slabs);
@@ -302,51 +303,21 @@ cudaError_t launch_one(const GroupedParams& p, const Work& t, std::size_t shared
         kernel, dim3(static_cast<unsigned>(std::min<std::int64_t>(t.count, most)), static_cast<unsigned>(slabs)),
         threads, shared, stream, programmatic, 1, p, t);
 }
-template <Math M, class Out, int Slices, int Tiles>
-cudaError_t launch_fragments(int fragments, const GroupedParams& p, const Work& t, std::size_t shared, int processors,
-                             cudaStream_t stream, bool programmatic) {
-    if (fragments == 1) return launch_one<M, Out, Slices, Tiles, 1>(p, t, shared, processors, stream, programmatic);
-    if (fragments == 2) return launch_one<M, Out, Slices, Tiles, 2>(p, t, shared, processors, stream, programmatic);
-    if constexpr (most_fragments(Tiles) >= 4)
-        if (fragments == 4) return launch_one<M, Out, Slices, Tiles, 4>(p, t, shared, processors, stream, programmatic);
-    return cudaErrorInvalidValue;
-}
-template <Math M>
-cudaError_t launch_floats(int tiles, int fragments, const GroupedParams& p, const Work& t, std::size_t shared,
-                          int processors, cudaStream_t stream, bool programmatic) {
-    switch (tiles) {
-        case 2:
-            return launch_fragments<M, typename Stored<M>::type, 2, 2>(fragments, p, t, shared, processors, stream,
-                                                                       programmatic);
-        case 3:
-            return launch_fragments<M, typename Stored<M>::type, 3, 3>(fragments, p, t, shared, processors, stream,
-                                                                       programmatic);
-        case 4:
-            return launch_fragments<M, typename Stored<M>::type, 4, 4>(fragments, p, t, shared, processors, stream,
-                                                                       programmatic);
-        case 5:
-            return launch_fragments<M, typename Stored<M>::type, 5, 5>(fragments, p, t, shared, processors, stream,
-                                                                       programmatic);
-        case 6:
-            return launch_fragments<M, typename Stored<M>::type, 6, 6>(fragments, p, t, shared, processors, stream,
-                                                                       programmatic);
-        case 7:
-            return launch_fragments<M, typename Stored<M>::type, 7, 7>(fragments, p, t, shared, processors, stream,
-                                                                       programmatic);
-        default:
-            return launch_fragments<M, typename Stored<M>::type, 8, 8>(fragments, p, t, shared, processors, stream,
-                                                                       programmatic);
-    }
-}
-template <class Out>
-cudaError_t launch_bytes(int tiles, int fragments, const GroupedParams& p, const Work& t, std::size_t shared,
+/// The instance of `tiles`, from Tiles down.
+template <Math M, class Out = typename Stored<M>::type, int Tiles = 8>
+cudaError_t launch_tiles(int tiles, int fragments, const GroupedParams& p, const Work& t, std::size_t shared,
                          int processors, cudaStream_t stream, bool programmatic) {
-    switch (tiles) {
-        case 2: return launch_fragments<Math::s8, Out, 1, 2>(fragments, p, t, shared, processors, stream, programmatic);
-        case 4: return launch_fragments<Math::s8, Out, 2, 4>(fragments, p, t, shared, processors, stream, programmatic);
-        case 6: return launch_fragments<Math::s8, Out, 3, 6>(fragments, p, t, shared, processors, stream, programmatic);
-        default:
-            return launch_fragments<Math::s8, Out, 4, 8>(fragments, p, t, shared, processors, stream, programmatic);
+    if constexpr (Tiles < 2) {
+        return cudaErrorInvalidValue;
+    } else if (tiles != Tiles) {
+        constexpr int step = M == Math::s8 ? 2 : 1; // a slice of bytes is two tiles
+        return launch_tiles<M, Out, Tiles - step>(tiles, fragments, p, t, shared, processors, stream, programmatic);
+    } else {
+        if (fragments == 1) return launch_one<M, Out, Tiles, 1>(p, t, shared, processors, stream, programmatic);
+        if (fragments == 2) return launch_one<M, Out, Tiles, 2>(p, t, shared, processors, stream, programmatic);
+        if constexpr (most_fragments(Tiles) >= 4)
+            if (fragments == 4) return launch_one<M, Out, Tiles, 4>(p, t, shared, processors, stream, programmatic);
+        return cudaErrorInvalidValue;
     }
 }
 
@@ -362,8 +333,8 @@ GroupedMmaForm grouped_mma_form(const GroupedParams& p) {
     if (std::int64_t{p.n} * p.h * p.w > 0x7fffffff || std::int64_t{p.n} * p.p * p.q > 0x7fffffff) return {};
     const int channels = unit_channels(p);
     if (channels == 0) return {};
-    const int slices = channels * bytes_of_type(p.type) / slice_bytes;
-    return {warps / units_of(math_of(p.type), slices) * 16, most_fragments(channels / 8)};
+    const int tiles = channels / tile_channels;
+    return {warps / units_of(tiles) * 16, most_fragments(tiles)};
 }
 
 std::size_t grouped_mma_shared_bytes(const GroupedParams& p, const GroupedMmaTile& tile) {
@@ -385,14 +356,13 @@ cudaError_t launch_grouped_mma(const GroupedParams& p, const GroupedMmaTile& til
     if (!grouped_mma_takes(p, tile, shared_limit)) return cudaErrorInvalidValue;
     Work t{};
     const std::size_t shared = cut(p, tile, t);
-    const int tiles = unit_channels(p) / 8;
-    if (p.type == type_s8)
-        return p.output_type == type_s8
-                   ? launch_bytes<std::int8_t>(tiles, tile.fragments, p, t, shared, processors, stream, programmatic)
-                   : launch_bytes<__half>(tiles, tile.fragments, p, t, shared, processors, stream, programmatic);
-    if (p.type == type_f16)
-        return launch_floats<Math::f16>(tiles, tile.fragments, p, t, shared, processors, stream, programmatic);
-    return launch_floats<Math::bf16>(tiles, tile.fragments, p, t, shared, processors, stream, programmatic);
+    const int tiles = unit_channels(p) / tile_channels;
+    const auto launched = [&](auto launch) {
+        return launch(tiles, tile.fragments, p, t, shared, processors, stream, programmatic);
+    };
+    if (p.type == type_f16) return launched(launch_tiles<Math::f16>);
+    if (p.type == type_bf16) return launched(launch_tiles<Math::bf16>);
+    return launched(p.output_type == type_s8 ? launch_tiles<Math::s8> : launch_tiles<Math::s8, __half>);
 }
 
 } // namespace lathe::cuda::kernels

@@ -191,4 +191,17 @@ __device__ __forceinline__ std::uint32_t clamp_byte(float v, const Clamp& clamp)
     return __float_as_uint(fmaf(__saturatef(v), clamp.range, magic + clamp.lowest));
 }
 
+/// Types of depthwise convolutions: launch(input, result) is called with a number of each.
+inline bool are_types(std::int32_t in, std::int32_t out) {
+    if (in != type_s8 && in != type_f16 && in != type_bf16) return false;
+    return in == out || (in == type_s8 && out == type_f16);
+}
+template <class Launch>
+cudaError_t launch_of_types(std::int32_t in, std::int32_t out, const Launch& launch) {
+    if (!are_types(in, out)) return cudaErrorInvalidValue;
+    if (in == type_f16) return launch(__half{}, __half{});
+    if (in == type_bf16) return launch(__nv_bfloat16{}, __nv_bfloat16{});
+    return out == type_s8 ? launch(std::int8_t{}, std::int8_t{}) : launch(std::int8_t{}, __half{});
+}
+
 } // namespace lathe::cuda::kernels::quads
