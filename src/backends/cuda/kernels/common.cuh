@@ -10,6 +10,7 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+#include "backends/cuda/kernels/gelu.cuh"
 #include "backends/cuda/kernels/launch.hpp"
 
 namespace lathe::cuda::kernels {
@@ -179,8 +180,8 @@ enum Act : std::int32_t {
 static __device__ __noinline__ float activate_rare(float v, std::int32_t act, float high, float alpha) {
     switch (act) {
         case act_leaky_relu: return v >= 0 ? v : v * alpha;
-        case act_gelu_erf: return 0.5F * v * (1.0F + erff(v * 0.70710678118654752F));
-        case act_gelu_tanh: return 0.5F * v * (1.0F + tanhf(0.79788456080286536F * (v + 0.044715F * v * v * v)));
+        case act_gelu_erf: return fast_gelu(v);
+        case act_gelu_tanh: return fast_gelu_tanh(v);
         case act_sigmoid: return 1.0F / (1.0F + __expf(-v));
         case act_silu: return v / (1.0F + __expf(-v));
         case act_hard_sigmoid: return fminf(fmaxf(alpha * v + high, 0.0F), 1.0F);
@@ -222,6 +223,14 @@ __device__ __forceinline__ bool activate_quickly(float (&v)[Count], const Epilog
 #pragma unroll
         for (float& x : v)
             x = x >= 0 ? x : x * e.alpha;
+    } else if (e.act == act_gelu_erf) {
+#pragma unroll
+        for (float& x : v)
+            x = fast_gelu(x);
+    } else if (e.act == act_gelu_tanh) {
+#pragma unroll
+        for (float& x : v)
+            x = fast_gelu_tanh(x);
     } else {
         return false;
     }

@@ -18,8 +18,8 @@ std::uint32_t twice(float v, std::int32_t type) {
 } // namespace
 
 bool is_curved(const EpilogueParams& e) {
-    return e.act == act_leaky_relu || e.act == act_silu || e.act == act_hard_swish ||
-           (e.act <= act_clip && e.residual_last != 0);
+    return e.act == act_leaky_relu || e.act == act_gelu_erf || e.act == act_gelu_tanh || e.act == act_silu ||
+           e.act == act_hard_swish || (e.act <= act_clip && e.residual_last != 0);
 }
 
 bool clamp_takes(const EpilogueParams& e, std::int32_t output_type) {

@@ -108,9 +108,19 @@ __global__ void __launch_bounds__(threads, 6)
             Number<__half>::multiply(sums, a[0][0], a[1][0], a[0][1], a[1][1], b[j][0], b[j][1]);
             Number<__half>::multiply(sums, a[0][2], a[1][2], a[0][3], a[1][3], b[j][2], b[j][3]);
             Number<__half>::multiply(sums, a[0][4], a[1][4], b[j][4]);
+            float out[4];
 #pragma unroll
             for (int c = 0; c < 2; ++c) {
-                const float v0 = fmaf(sums[c * 2], v[j].x, v[j].z), v1 = fmaf(sums[c * 2 + 1], v[j].y, v[j].w);
+                out[c * 2] = fmaf(sums[c * 2], v[j].x, v[j].z);
+                out[c * 2 + 1] = fmaf(sums[c * 2 + 1], v[j].y, v[j].w);
+            }
+            if (t.clamp.curved != 0) {
+                activate_quickly(out, p.epilogue);
+                as_stored<Out>(out, t.clamp);
+            }
+#pragma unroll
+            for (int c = 0; c < 2; ++c) {
+                const float v0 = out[c * 2], v1 = out[c * 2 + 1];
                 if constexpr (sizeof(Out) == 1) {
                     words[c][j * 2] = clamp_byte(v0, t.clamp);
                     words[c][j * 2 + 1] = clamp_byte(v1, t.clamp);
@@ -157,11 +167,20 @@ cudaError_t launch_type(const StemParams& p, int steps, cudaStream_t stream, boo
     return launch_kernel(stem_direct<Out>, grid, threads, 0, stream, programmatic, 1, p, t);
 }
 
+/// 3x3, stride 2, padded by less than itself.
+bool is_window_of_three(const WindowParams& w) {
+    return w.kernel_h == 3 && w.kernel_w == 3 && w.stride_h == 2 && w.stride_w == 2 && w.dil_h == 1 && w.dil_w == 1 &&
+           w.pad_h >= 0 && w.pad_w >= 0 && w.pad_h < 3 && w.pad_w < 3;
+}
+
 } // namespace
 
 bool stem_direct_takes(const StemParams& p) {
-    return stem_takes(p) && p.window.kernel_h == 3 && p.window.kernel_w == 3 && p.pooled == 0 && p.window.pad_h >= 0 &&
-           p.window.pad_w >= 0 && p.window.pad_h < 3 && p.window.pad_w < 3 && clamp_takes(p.epilogue, p.output_type) &&
+    if (p.weight_type != type_f16 || (p.output_type != type_f16 && p.output_type != type_s8)) return false;
+    if (p.weight_c != 4 || p.c < 1 || p.c > 4 || p.pooled != 0 || p.n < 1 || p.p < 1 || p.q < 1) return false;
+    const int whole = p.output_type == type_s8 ? 16 : 8; // channels of 8 or 16 bytes a lane
+    if (p.k < 1 || p.k_stride < p.k || p.k_stride % whole != 0) return false;
+    return is_window_of_three(p.window) && curve_takes(p.epilogue, p.output_type) &&
            std::int64_t{p.n} * p.p * p.q < 0x7fffffff;
 }
 

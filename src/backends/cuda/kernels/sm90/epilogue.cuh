@@ -7,6 +7,7 @@
 #include <cuda_fp16.h>
 
 #include "backends/cuda/kernels/bytes.cuh"
+#include "backends/cuda/kernels/gelu.cuh"
 #include "backends/cuda/kernels/launch.hpp"
 #include "backends/cuda/kernels/sm90/geometry.hpp"
 #include "backends/cuda/kernels/sm90/ptx.cuh"
@@ -68,8 +69,8 @@ __device__ inline float min_nan(float a, float b) {
 __device__ inline float activate(float x, std::int32_t act, float alpha, float beta) {
     switch (act) {
         case 3: return x >= 0 ? x : x * alpha;
-        case 4: return 0.5F * x * (1 + erff(x * 0.70710678F));
-        case 5: return 0.5F * x * (1 + tanhf(0.79788456F * (x + 0.044715F * x * x * x)));
+        case 4: return fast_gelu(x);
+        case 5: return fast_gelu_tanh(x);
         case 6: return __fdividef(1, 1 + expf(-x));
         case 7: return __fdividef(x, 1 + expf(-x));
         case 8: return __saturatef(alpha * x + beta);
@@ -77,7 +78,7 @@ __device__ inline float activate(float x, std::int32_t act, float alpha, float b
         default: return tanhf(x);
     }
 }
-/// What is quick enough to stand behind all sums: leaky relu, SiLU, hard swish, or bounds before a residual.
+/// What is quick enough to stand behind all sums: leaky relu, GELU, SiLU, hard swish, or bounds before a residual.
 template <int V>
 __device__ inline void bend(float (&v)[V], const EpilogueParams& epilogue) {
     if (epilogue.act == 7) {
@@ -92,6 +93,14 @@ __device__ inline void bend(float (&v)[V], const EpilogueParams& epilogue) {
 #pragma unroll
         for (int i = 0; i < V; ++i)
             v[i] = v[i] >= 0 ? v[i] : v[i] * epilogue.alpha;
+    } else if (epilogue.act == 4) {
+#pragma unroll
+        for (int i = 0; i < V; ++i)
+            v[i] = fast_gelu(v[i]);
+    } else if (epilogue.act == 5) {
+#pragma unroll
+        for (int i = 0; i < V; ++i)
+            v[i] = fast_gelu_tanh(v[i]);
     } else {
 #pragma unroll
         for (int i = 0; i < V; ++i)

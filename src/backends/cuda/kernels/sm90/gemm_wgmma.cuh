@@ -16,6 +16,7 @@
 #include <cuda_fp16.h>
 
 #include "backends/cuda/kernels/bytes.cuh"
+#include "backends/cuda/kernels/gelu.cuh"
 #include "backends/cuda/kernels/sm90/gemm_wgmma.hpp"
 #include "backends/cuda/kernels/sm90/geometry.hpp"
 #include "backends/cuda/kernels/sm90/ptx.cuh"
@@ -47,34 +48,6 @@ struct WideTile {
     static constexpr int before = 256 + 2 * vectors_bytes; ///< barriers and vectors, ahead of the ring
     static constexpr int most_stages = (shared_limit_wide - before - 1024) / stage_bytes;
 };
-
-/// x * Phi(x) = max(x, 0) - |x| * (1 - Phi(|x|)), and 1 - Phi(|x|) = 1 / (2 (1 + a1 |x| + ... + a6 |x|^6)^16) within
-/// 1.5e-7 (Abramowitz and Stegun, 7.1.28, for x / sqrt 2); the coefficients are
-/// 2^(1/16) a_i / 2^(i/2), which takes in the factor 2.
-__device__ __forceinline__ float fast_gelu(float x) {
-    const float y = fabsf(x);
-    float p = fmaf(y, 5.62129966e-06F, 5.1055209e-05F);
-    p = fmaf(p, y, 3.9686137e-05F);
-    p = fmaf(p, y, 0.00342273924F);
-    p = fmaf(p, y, 0.0220769985F);
-    p = fmaf(p, y, 0.052075163F);
-    p = fmaf(p, y, 1.04427378F);
-    p *= p;
-    p *= p;
-    p *= p;
-    p *= p;
-    float r;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(p));
-    return fmaf(-y, r, fmaxf(x, 0.0F));
-}
-/// x / (1 + exp(-2 u)), u = sqrt(2 / pi) (x + 0.044715 x^3)
-__device__ __forceinline__ float fast_gelu_tanh(float x) {
-    const float u = x * fmaf(x * x, -0.1029432F, -2.3022082F); // times -2 log2 e
-    float e, r;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(u));
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(1.0F + e));
-    return x * r;
-}
 
 /// GELU in steps of int8, to the nearest even, saturated; in the lowest byte. x / 2 (1 + tanh u) with
 /// u = x (c0 + c1 x^2 + c2 x^4): fitted to erf within 2.6e-5 (own fit, minimax over 0..7), or the tanh form as it is.

@@ -31,7 +31,7 @@ inline bool is_matrix(const ImplicitGemmParams& params) {
 
 /// More than bounds lies behind the sums: see bend.
 inline bool is_curved(const EpilogueParams& epilogue) {
-    const bool curve = epilogue.act == 3 || epilogue.act == 7 || epilogue.act == 9;
+    const bool curve = (epilogue.act >= 3 && epilogue.act <= 5) || epilogue.act == 7 || epilogue.act == 9;
     return curve || (epilogue.act <= 2 && epilogue.residual_last != 0);
 }
 /// Whether results can go straight from registers to memory: whole runs of
