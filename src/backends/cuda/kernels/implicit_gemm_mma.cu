@@ -1,4 +1,6 @@
 // The list of all tiles, and those of bf16, tf32 and f32.
+#include <algorithm>
+
 #include "backends/cuda/kernels/implicit_gemm_mma.cuh"
 
 namespace lathe::cuda::kernels {
@@ -71,9 +73,10 @@ cudaError_t launch_implicit_gemm_mma(int tile, int split, const ImplicitGemmPara
     if (tile < 0 || tile >= list.count || split < 1 || split > 8) return cudaErrorInvalidValue;
     const int size = list.sizes[tile];
     const std::int64_t k_bytes = std::int64_t{params.r} * params.s * params.c * size;
-    const std::int64_t rows = std::int64_t{params.n} * params.p * params.q;
-    if (params.c_pitch < params.c || params.k_pitch < params.k || params.c * size % 16 != 0 ||
-        params.c_pitch * size % 16 != 0 || k_bytes > 0x3fffffff || rows > 0x3fffffff)
+    const std::int64_t rows = std::int64_t{params.n} * params.p * params.q, groups = std::max(1, params.groups);
+    if (params.c_pitch < params.c * groups || params.k_pitch < params.k * groups || groups > 65535 ||
+        (groups > 1 && params.k_stride != params.k) || params.c * size % 16 != 0 || params.c_pitch * size % 16 != 0 ||
+        k_bytes > 0x3fffffff || rows > 0x3fffffff)
         return cudaErrorInvalidValue;
     mma::Args args{};
     args.p = params;

@@ -7,6 +7,8 @@
 //   rows m of A: output pixels (n, p, q)      A[m][tap, c] = input[n][p * stride - pad + r][q * stride - pad + s][c]
 //   rows n of B: output channels              B[n][tap, c] = weight
 //
+// Convolutions in groups are as many products, side by side along the grid's y.
+//
 // The accumulators go through shared memory once, so that a thread finishes 16 bytes of neighbouring channels: one load
 // of the residual, one store. With `split` > 1 the CTAs of a cluster share the reduction and add up here, each a part
 // of the rows, in fixed order.
@@ -67,6 +69,7 @@ __device__ __forceinline__ void write_tile(const Args& args, const std::uint32_t
     const ImplicitGemmParams& p = args.p;
     const EpilogueParams& e = p.epilogue;
     const int column = static_cast<int>(threadIdx.x) % per_row * vec, n = n0 + column;
+    const int k0 = static_cast<int>(blockIdx.y) * p.k; // first channel of the group
     const int first = static_cast<int>(rank) * (T::m / static_cast<int>(split));
     const int end = first + T::m / static_cast<int>(split);
     if (n >= p.k_stride) return;
@@ -80,7 +83,7 @@ __device__ __forceinline__ void write_tile(const Args& args, const std::uint32_t
                 const int row = base + b * rows_a_pass;
                 residual[b] = make_uint4(0, 0, 0, 0);
                 if (row >= end || m0 + row >= args.rows) continue;
-                const std::int64_t at = static_cast<std::int64_t>(m0 + row) * args.residual_stride + n;
+                const std::int64_t at = static_cast<std::int64_t>(m0 + row) * args.residual_stride + k0 + n;
                 if (args.residual_vectors == 0) {
                     std::int8_t* bytes = reinterpret_cast<std::int8_t*>(&residual[b]);
                     for (int i = 0; i < vec; ++i) {
@@ -163,7 +166,7 @@ __device__ __forceinline__ void write_tile(const Args& args, const std::uint32_t
 #pragma unroll
             for (int i = 0; i < vec; ++i)
                 v[i] = n + i < p.k ? v[i] * e.output_scale_inverse : 0.0F;
-            Out* to = out + static_cast<std::int64_t>(m0 + row) * p.k_pitch + n;
+            Out* to = out + static_cast<std::int64_t>(m0 + row) * p.k_pitch + k0 + n;
             if (args.vectors != 0) {
                 *reinterpret_cast<uint4*>(to) = pack<Out>(v);
             } else {
@@ -189,17 +192,18 @@ __global__ void __launch_bounds__(T::threads, T::blocks) implicit_gemm_mma(const
     const int k_first = static_cast<int>(static_cast<std::int64_t>(args.k_tiles) * rank / split);
     const int k_count = static_cast<int>(static_cast<std::int64_t>(args.k_tiles) * (rank + 1) / split) - k_first;
 
+    const int k0 = static_cast<int>(blockIdx.y) * p.k; // first channel of the group
     for (int i = thread; i < T::n; i += T::threads) {
         const bool inside = n0 + i < p.k;
-        scales[i] = inside && p.epilogue.scale != nullptr ? p.epilogue.scale[n0 + i] : 1.0F;
-        biases[i] = inside && p.epilogue.bias != nullptr ? p.epilogue.bias[n0 + i] : 0.0F;
+        scales[i] = inside && p.epilogue.scale != nullptr ? p.epilogue.scale[k0 + n0 + i] : 1.0F;
+        biases[i] = inside && p.epilogue.bias != nullptr ? p.epilogue.bias[k0 + n0 + i] : 0.0F;
     }
 
     // what this thread copies: one chunk column of every chunk_rows-th row
     const int chunk = thread & 7, row0 = thread >> 3;
     const std::uint32_t base = shared_address(shared);
     const std::uint32_t to = static_cast<std::uint32_t>(row0 * stage_bytes_k + ((chunk ^ (row0 & 7)) << 4));
-    const char* input = static_cast<const char*>(p.input);
+    const char* input = static_cast<const char*>(p.input) + static_cast<std::int64_t>(blockIdx.y) * p.c * size;
     const char* image[T::a_loads];
     int h0[T::a_loads], w0[T::a_loads];
     const int pixels = p.p * p.q, pixel_bytes = p.c_pitch * size, tap_bytes = p.c * size;
@@ -216,7 +220,7 @@ __global__ void __launch_bounds__(T::threads, T::blocks) implicit_gemm_mma(const
     int tap_r = at / tap_bytes, c_at = at - tap_r * tap_bytes, tap_s = tap_r;
     tap_r = tap_r / p.s;
     tap_s -= tap_r * p.s;
-    const char* weights = static_cast<const char*>(p.weight) + static_cast<std::int64_t>(n0 + row0) * args.k_bytes;
+    const char* weights = static_cast<const char*>(p.weight) + static_cast<std::int64_t>(k0 + n0 + row0) * args.k_bytes;
 
     const auto load_b = [&](int stage) {
         const std::uint32_t into =
@@ -417,7 +421,10 @@ cudaError_t launch_tile(const Args& args, int split, cudaStream_t stream, bool p
     Args local = args;
     local.n_tiles = (args.p.k_stride + T::n - 1) / T::n;
     const std::int64_t tiles = static_cast<std::int64_t>((args.rows + T::m - 1) / T::m) * local.n_tiles;
-    return launch_kernel(implicit_gemm_mma<T>, dim3(static_cast<unsigned>(tiles), 1, static_cast<unsigned>(split)),
+    return launch_kernel(implicit_gemm_mma<T>,
+                         dim3(static_cast<unsigned>(tiles),
+                              static_cast<unsigned>(args.p.groups > 1 ? args.p.groups : 1),
+                              static_cast<unsigned>(split)),
                          T::threads, T::shared_bytes, stream, programmatic, static_cast<unsigned>(split), local);
 }
 

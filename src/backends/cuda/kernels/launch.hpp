@@ -35,6 +35,9 @@ struct ImplicitGemmParams {
     /// where the image is a part of another one's channels.
     std::int32_t n, h, w, c, c_stride, c_pitch, k, k_stride, k_pitch, r, s, p, q;
     std::int32_t pad_h, pad_w, stride_h, stride_w, dil_h, dil_w;
+    /// More than 1: c, k and k_stride are of one, whose channels and weights lie behind the one's before. On mma.sync
+    /// alone.
+    std::int32_t groups;
     EpilogueParams epilogue;
 };
 /// The kernels of sm90/: operands stream through shared memory; weights stay there; pixels come once for all taps; the

@@ -16,7 +16,8 @@ namespace {
 double cost_of(const ImplicitGemm& gemm, bool tf32, const Device& device, const TileConfig& tile, int split,
                double k_tiles) {
     const double tiles = std::ceil(static_cast<double>(gemm.rows()) / tile.m) *
-                         std::ceil(static_cast<double>(gemm.params.k_stride) / tile.n) * split;
+                         std::ceil(static_cast<double>(gemm.params.k_stride) / tile.n) * split *
+                         std::max(1, gemm.params.groups);
     const double a_sm = std::ceil(tiles / std::max(1, device.multiprocessors));
     const double stages = std::ceil(k_tiles / split);
     const bool exact = gemm.in == ElementType::f32 && !tf32;

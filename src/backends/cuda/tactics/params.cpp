@@ -168,6 +168,12 @@ ImplicitGemmParams ImplicitGemm::bound(const Pointers& pointers) const {
 }
 
 Result<ImplicitGemm> implicit_gemm(const FusedOp& op, const Plan& plan) {
+    const auto* conv = std::get_if<Conv>(&op.detail);
+    if (conv != nullptr && conv->groups != 1) return cannot(op, "a convolution in groups");
+    return implicit_gemm_of_groups(op, plan);
+}
+
+Result<ImplicitGemm> implicit_gemm_of_groups(const FusedOp& op, const Plan& plan) {
     ImplicitGemm result;
     ImplicitGemmParams& p = result.params;
     p = {};
@@ -183,7 +189,6 @@ Result<ImplicitGemm> implicit_gemm(const FusedOp& op, const Plan& plan) {
         result.epilogue = gemm->epilogue;
         result.gemm = true;
     } else if (const auto* conv = std::get_if<Conv>(&op.detail)) {
-        if (conv->groups != 1) return cannot(op, "a convolution in groups");
         if (conv->reads_nchw) return cannot(op, "the input is NCHW");
         if (conv->pooled) return cannot(op, "a pooled result");
         const Value& x = value(op.inputs[0]);
@@ -197,9 +202,11 @@ Result<ImplicitGemm> implicit_gemm(const FusedOp& op, const Plan& plan) {
         p.c = narrow(w.dims.back());
         p.c_stride = narrow(x.stored_channels());
         p.c_pitch = narrow(x.channel_stride);
-        if (p.c > p.c_stride) return cannot(op, "the weight has more channels than a pixel of the input");
-        p.k = narrow(yd[1]);
-        p.k_stride = narrow(y.stored_channels());
+        p.groups = narrow(conv->groups);
+        if (p.c > p.c_stride / p.groups) return cannot(op, "the weight has more channels than a pixel of the input");
+        if (p.groups > 1 && y.stored_channels() != yd[1]) return cannot(op, "groups whose channels are padded");
+        p.k = narrow(yd[1] / p.groups);
+        p.k_stride = p.groups > 1 ? p.k : narrow(y.stored_channels());
         p.k_pitch = narrow(y.channel_stride);
         const WindowParams window = window_params(conv->window);
         p.r = window.kernel_h;

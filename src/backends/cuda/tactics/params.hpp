@@ -87,6 +87,8 @@ struct ImplicitGemm {
     kernels::ImplicitGemmParams bound(const Pointers& pointers) const;
 };
 Result<ImplicitGemm> implicit_gemm(const FusedOp& op, const Plan& plan);
+/// The same of a convolution in groups, whose kernels are fewer.
+Result<ImplicitGemm> implicit_gemm_of_groups(const FusedOp& op, const Plan& plan);
 
 Result<kernels::GemmParams> gemm_params(const FusedOp& op, const Plan& plan);
 Result<kernels::AttentionParams> attention_params(const FusedOp& op, const Plan& plan);
