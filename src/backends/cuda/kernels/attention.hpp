@@ -24,6 +24,10 @@ std::size_t attention_flash_shared_bytes(const AttentionParams& params, FlashTil
 cudaError_t launch_attention_flash(const AttentionParams& params, FlashTile tile, cudaStream_t stream,
                                    bool programmatic);
 
+/// The same for at most 64 keys and heads up to 64 wide whose rows begin at even places: nothing in shared memory.
+bool attention_short_takes(const AttentionParams& params);
+cudaError_t launch_attention_short(const AttentionParams& params, cudaStream_t stream, bool programmatic);
+
 /// The same for up to 8 rows of Q that read one head of keys, which are shared out over `split` blocks; then a second
 /// kernel joins the parts. The workspace is of f32.
 bool attention_decode_takes(const AttentionParams& params);

@@ -42,7 +42,7 @@ public:
         const std::int64_t taps = conv.window.kernel[0] * conv.window.kernel[1];
         const bool few = image_dims(y)[1] <= 16 ||
                          (taps > 1 && x.stored_channels() * static_cast<std::int64_t>(bytes_of(x.type)) <= 32);
-        if (options_.empty() || (conv.groups == 1 && few)) {
+        if (options_.empty() || conv.groups > 1 || few) {
             std::string why = grouped_options(op_, conv, plan_, device_, options_);
             if (!why.empty() && options_.empty()) refuse(std::move(why));
         }
@@ -71,6 +71,8 @@ public:
         if (attention_takes(*params) &&
             attention_shared_bytes(params->kv_len, params->depth) <= device_.shared_per_block)
             add("attention", 0, *params, attention_setter(op_, plan_), launch_attention);
+        if (attention_short_takes(*params))
+            add("attention_short", 0.5, *params, attention_setter(op_, plan_), launch_attention_short);
         attention_flash(*params);
         attention_decode(*params);
         if (options_.empty()) refuse("attention of a depth, length or type without a kernel");
@@ -386,7 +388,7 @@ private:
 
     /// The general implicit gemm, every tile and split that makes sense.
     void implicit() {
-        const auto made = implicit_gemm(op_, plan_);
+        const auto made = implicit_gemm_of_groups(op_, plan_);
         if (!made) return refuse(made.error().message);
         const ImplicitGemm& gemm = *made;
         const ImplicitGemmParams& q = gemm.params;
@@ -404,8 +406,12 @@ private:
         if (q.c * size % 16 != 0 || q.c_pitch * size % 16 != 0) return refuse("channels that are not 16 bytes");
         const std::int64_t k_bytes = std::int64_t{q.r} * q.s * q.c * size;
         if (!fits_32(gemm.rows() * 2) || k_bytes > 0x3fffffff) return refuse("too many pixels");
-        pointwise_mma_options(op_, gemm, device_, options_);
-        for (const MmaTile& tile : mma_tiles_for(gemm, op_.tf32, device_)) {
+        if (q.groups <= 1)
+            pointwise_mma_options(op_, gemm, device_, options_);
+        else if (q.k < 16 || q.c * size < 32)
+            return refuse("narrow groups");
+        for (MmaTile tile : mma_tiles_for(gemm, op_.tf32, device_)) {
+            if (q.groups > 1) tile.cost /= 1755; // beside kernels of groups, whose costs are microseconds
             const std::string name = "lathe " + tile.id + " for " + op_.name;
             options_.push_back(
                 {tile.id, tile.cost, [gemm, at = tile.tile, split = tile.split, name, waits = waits_] {

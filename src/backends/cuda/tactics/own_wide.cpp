@@ -1,6 +1,6 @@
 // Provider "lathe90w": Hopper kernels of transformers, large matrix products and attention on wgmma. A candidate of a
 // product is a tile and whether two blocks share rows: "wide_s8_f16_m128n128_alternate_pair"; one of attention says how
-// many warpgroups a block has: "attention_wgmma/2".
+// many warpgroups a block has, and whether they share rows: "attention_wgmma/2", "attention_wgmma/4split".
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -19,8 +19,8 @@ namespace {
 
 struct WideCandidate {
     std::string id;
-    int number = 0; ///< tile, or warpgroups of attention
-    bool pair = false;
+    int number = 0;    ///< tile, or warpgroups of attention
+    bool pair = false; ///< of blocks; of attention: the warpgroups share rows
     double cost = 0;
 };
 
@@ -67,12 +67,18 @@ Result<std::vector<WideCandidate>> products(const FusedOp& fused, const Plan& pl
     return found;
 }
 
-Result<std::vector<WideCandidate>> attentions(const FusedOp& fused, const Plan& plan) {
+Result<std::vector<WideCandidate>> attentions(const FusedOp& fused, const Plan& plan, const Device& device) {
     LATHE_TRY(const AttentionParams params, attention_params(fused, plan));
+    // Where every block has a multiprocessor for itself, its keys in turn are what takes time.
+    const auto blocks = static_cast<double>(params.batch * params.heads * ((params.q_len + 63) / 64));
+    const bool few = blocks <= 2.0 * device.multiprocessors;
     std::vector<WideCandidate> found;
-    for (int groups = 1; groups <= attention_wgmma_most_groups; ++groups) {
-        if (!attention_wgmma_takes(params, groups)) continue;
-        found.push_back({"attention_wgmma/" + std::to_string(groups), groups, false, static_cast<double>(groups)});
+    for (const AttentionWgmmaTile tile : {AttentionWgmmaTile{1}, AttentionWgmmaTile{2}, AttentionWgmmaTile{3},
+                                          AttentionWgmmaTile{2, true}, AttentionWgmmaTile{4, true}}) {
+        if (!attention_wgmma_takes(params, tile)) continue;
+        const double cost = tile.split ? (few ? 1.0 / tile.groups : 3.0 + tile.groups) : tile.groups;
+        found.push_back({"attention_wgmma/" + std::to_string(tile.groups) + (tile.split ? "split" : ""), tile.groups,
+                         tile.split, cost});
     }
     if (found.empty()) return cannot(fused, "attention of a depth, length, mask or type without a kernel");
     return found;
@@ -98,7 +104,7 @@ Result<std::vector<WideCandidate>> ordered(const FusedOp& op, const Plan& plan, 
     if (device.sm != 90) return cannot(op, "needs a GPU of compute capability 9.0");
     const bool attends = std::holds_alternative<Attention>(op.detail);
     const bool recurs = std::holds_alternative<Recurrent>(op.detail);
-    LATHE_TRY(auto found, attends  ? attentions(op, plan)
+    LATHE_TRY(auto found, attends  ? attentions(op, plan, device)
                           : recurs ? recurrents(op, plan, device)
                                    : products(op, plan, device));
     std::ranges::stable_sort(found, {}, &WideCandidate::cost);
@@ -162,18 +168,18 @@ private:
     static Result<std::unique_ptr<PreparedKernel>> attention(const WideCandidate& chosen, const FusedOp& op,
                                                              const Plan& plan) {
         LATHE_TRY(const AttentionParams params, attention_params(op, plan));
-        return make_kernel(chosen.id + " " + op.name, 0, true,
-                           [params, set = attention_setter(op, plan), groups = chosen.number,
-                            op_name = op.name](const Pointers& pointers) -> Result<Launch> {
-                               AttentionParams bound = params;
-                               set(bound, pointers);
-                               AttentionMaps maps{};
-                               LATHE_CUDA(encode_maps_attention(bound, groups, maps.data()),
-                                          "the tensor maps of " + op_name);
-                               return Launch([bound, maps, groups](cudaStream_t stream, bool /*programmatic*/) {
-                                   return launch_attention_wgmma(bound, groups, maps.data(), stream);
-                               });
-                           });
+        return make_kernel(
+            chosen.id + " " + op.name, 0, true,
+            [params, set = attention_setter(op, plan), tile = AttentionWgmmaTile{chosen.number, chosen.pair},
+             op_name = op.name](const Pointers& pointers) -> Result<Launch> {
+                AttentionParams bound = params;
+                set(bound, pointers);
+                AttentionMaps maps{};
+                LATHE_CUDA(encode_maps_attention(bound, tile, maps.data()), "the tensor maps of " + op_name);
+                return Launch([bound, maps, tile](cudaStream_t stream, bool /*programmatic*/) {
+                    return launch_attention_wgmma(bound, tile, maps.data(), stream);
+                });
+            });
     }
 };
 

@@ -278,6 +278,20 @@ void add_product_cases(Cases& add) {
         flash("attention_bias", {.batch = 2, .heads = 4, .length = 49, .depth = 32, .mask = Mask::heads});
         flash("attention_windows", {.batch = 6, .heads = 2, .length = 49, .depth = 32, .mask = Mask::windows});
         flash("attention_grouped", {.batch = 2, .heads = 6, .length = 70, .depth = 64, .key_heads = 2, .causal = true});
+        // Few keys: 16, 32 or 64 of them in a warp's registers.
+        flash("attention_short_tokens", {.batch = 5, .heads = 4, .length = 16, .depth = 6, .packed = true});
+        flash("attention_short_narrow", {.batch = 3, .heads = 3, .length = 9, .depth = 16, .packed = true});
+        flash("attention_short_pairs", {.heads = 2, .length = 23, .depth = 22, .keys = 30, .value_depth = 14});
+        flash("attention_short_wide", {.batch = 2, .heads = 5, .length = 35, .depth = 64, .causal = true});
+        flash("attention_short_grouped",
+              {.batch = 2, .heads = 6, .length = 64, .depth = 40, .mask = Mask::windows, .key_heads = 2});
+        flash("attention_short_empty", {.batch = 2,
+                                        .heads = 2,
+                                        .length = 40,
+                                        .depth = 64,
+                                        .keys = 50,
+                                        .mask = Mask::empty,
+                                        .empty_is_zero = true});
         // Warps that share rows: keys in several rounds, of which the last gives some of them nothing.
         flash("attention_few_heads", {.heads = 4, .length = 200, .depth = 256, .key_heads = 1, .causal = true});
         flash("attention_rounds", {.heads = 2, .length = 37, .depth = 64, .keys = 541, .mask = Mask::heads});
