@@ -31,6 +31,7 @@ struct Work {
     std::int32_t plain;                   ///< the activation is a clamp between low and high, all already scaled
     float low, high;
     std::int32_t weights_bytes, vectors_bytes, offsets_bytes;
+    Divisor by_width; ///< by patch_w
 };
 
 /// Blocks: of 32 channels that a warp makes at once.
@@ -92,9 +93,9 @@ __global__ void __launch_bounds__(threads, at_once(Blocks))
         const int oh0 = rest / t.across * t.rows, ow0 = rest % t.across * t.columns;
         const int h0 = oh0 * window.stride_h - window.pad_h, w0 = ow0 * window.stride_w - window.pad_w;
         const float* image = p.input + n * p.c * plane;
-#pragma unroll 4
+#pragma unroll 6
         for (int i = thread; i < patch_pixels; i += threads) {
-            const int row = i / t.patch_w, column = i - row * t.patch_w, h = h0 + row, w = w0 + column;
+            const int row = t.by_width.divide(i), column = i - row * t.patch_w, h = h0 + row, w = w0 + column;
             const bool inside = static_cast<unsigned>(h) < static_cast<unsigned>(p.h) &&
                                 static_cast<unsigned>(w) < static_cast<unsigned>(p.w);
             const float* from = image + static_cast<std::int64_t>(h) * p.w + w;
@@ -213,6 +214,7 @@ int cut(const StemParams& p, const StemPatchTile& tile, Work& t) {
     t.tiles = static_cast<std::int32_t>(tiles);
     t.patch_h = static_cast<std::int32_t>(patch_h);
     t.patch_w = static_cast<std::int32_t>(patch_w);
+    t.by_width = Divisor(t.patch_w);
     t.pitch = static_cast<std::int32_t>(pitch);
     // as many channels a block as fit
     const int pass = block_channels * tile.blocks, all = static_cast<int>(divided(p.k_stride, pass));
@@ -228,6 +230,10 @@ int cut(const StemParams& p, const StemPatchTile& tile, Work& t) {
     return shared > most_shared ? 0 : static_cast<int>(shared);
 }
 
+int resident_blocks(int blocks, int shared) {
+    return std::max(1, std::min(at_once(blocks), (220 << 10) / (shared + 1024)));
+}
+
 template <class T, class Out, int Blocks>
 cudaError_t launch_one(const StemParams& p, const Work& t, int shared, int processors, cudaStream_t stream,
                        bool programmatic) {
@@ -236,7 +242,7 @@ cudaError_t launch_one(const StemParams& p, const Work& t, int shared, int proce
         if (const cudaError_t code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
             code != cudaSuccess)
             return code;
-    const int resident = std::max(1, std::min(at_once(Blocks), (220 << 10) / (shared + 1024)));
+    const int resident = resident_blocks(Blocks, shared);
     const auto slices = static_cast<unsigned>(divided(p.k_stride, t.slice));
     const std::int64_t most = std::max<std::int64_t>(1, std::int64_t{processors} * resident / slices);
     return launch_kernel(kernel, dim3(static_cast<unsigned>(std::min<std::int64_t>(t.tiles, most)), slices), threads,
@@ -261,6 +267,13 @@ bool stem_patch_takes(const StemParams& p, const StemPatchTile& tile) {
     if ((tile.columns & (tile.columns - 1)) != 0 || tile.rows * tile.columns % 32 != 0) return false;
     Work t{};
     return cut(p, tile, t) != 0;
+}
+
+StemPatchBlock stem_patch_block(const StemParams& p, const StemPatchTile& tile) {
+    Work t{};
+    const int shared = cut(p, tile, t);
+    return {static_cast<std::int32_t>(divided(p.k_stride, std::max(1, t.slice))), t.passes,
+            resident_blocks(tile.blocks, shared)};
 }
 
 cudaError_t launch_stem_patch(const StemParams& p, const StemPatchTile& tile, int processors, cudaStream_t stream,

@@ -23,15 +23,25 @@ struct StemPatchTile {
     std::int32_t rows, columns, blocks;
 };
 bool stem_patch_takes(const StemParams& params, const StemPatchTile& tile);
+/// How many blocks share the channels of a tile, times that each goes through it, and blocks a multiprocessor holds.
+struct StemPatchBlock {
+    std::int32_t slices, passes, resident;
+};
+StemPatchBlock stem_patch_block(const StemParams& params, const StemPatchTile& tile);
 /// `processors`: multiprocessors of the GPU.
 cudaError_t launch_stem_patch(const StemParams& params, const StemPatchTile& tile, int processors, cudaStream_t stream,
                               bool programmatic);
-/// Patches of f32 NCHW as rows of a matrix of f16 or bf16: [n, p, q][r][s][channels], zeros beside the image and from
-/// channel c on. A row is a multiple of 8 numbers.
+/// Patches of f32 NCHW as rows of a matrix of f16 or bf16, of `pitch` numbers (a multiple of 8): [n, p,
+/// q][r][s][channels] or, `planes`, [n, p, q][channels][r][s], zeros beside the image, from channel c on and in the
+/// rest of the pitch. `planes` also brings the weights into that order: `weights` [k][pitch] of `weight`
+/// [k][r][s][weight_c].
 struct PatchesParams {
     const float* input;
     void* output;
-    std::int32_t type, n, c, h, w, p, q, channels;
+    const void* weight; ///< the last four: only with planes
+    void* weights;
+    std::int32_t k, weight_c;
+    std::int32_t type, n, c, h, w, p, q, channels, pitch, planes;
     WindowParams window;
 };
 bool patches_take(const PatchesParams& params);
@@ -54,8 +64,8 @@ struct StemPlanesTile {
 bool stem_planes_takes(const StemParams& params, const StemPlanesTile& tile);
 cudaError_t launch_stem_planes(const StemParams& params, const StemPlanesTile& tile, cudaStream_t stream,
                                bool programmatic);
-/// 3x3 without a pool, activation none, relu or clip: no shared memory. A warp goes down
-/// `steps` rows of 16 columns.
+/// f16 products, 3x3 of stride 2 without a pool, any k, a clamp or a quick curve behind it: no shared memory. A warp
+/// goes down `steps` rows of 16 columns.
 bool stem_direct_takes(const StemParams& params);
 cudaError_t launch_stem_direct(const StemParams& params, int steps, cudaStream_t stream, bool programmatic);
 

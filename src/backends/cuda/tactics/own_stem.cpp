@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "backends/cuda/generate/space.hpp"
 #include "backends/cuda/kernels/stems.hpp"
@@ -31,16 +32,19 @@ double pooled_stem_cost(std::int64_t tiles, int rows, double first, double alone
 /// stem_patch: rounds of tiles; instructions of a warp's 32 results times 32 channels share the multiprocessor, beside
 /// that the results' bytes.
 double patch_cost(const StemParams& p, const StemPatchTile& tile, const Device& device) {
+    const StemPatchBlock block = stem_patch_block(p, tile);
     const double steps = std::ceil(p.window.kernel_h * p.window.kernel_w / 4.0);
     const double tiles =
-        static_cast<double>(generated::divided_up(p.q, tile.columns) * generated::divided_up(p.p, tile.rows)) * p.n;
-    const double passes = std::ceil(p.k_stride / (32.0 * tile.blocks)), units = tile.rows * tile.columns / 32.0;
+        static_cast<double>(generated::divided_up(p.q, tile.columns) * generated::divided_up(p.p, tile.rows)) * p.n *
+        block.slices;
+    const double passes = block.passes, units = tile.rows * tile.columns / 32.0;
     const double item = 60 + steps * (12 + tile.blocks * 18) + tile.blocks * 110;
     const double pixels = ((tile.rows - 1.0) * p.window.stride_h + p.window.kernel_h) *
                           ((tile.columns - 1.0) * p.window.stride_w + p.window.kernel_w);
     const double fill = std::ceil(pixels / 128) * 60;
     const double rounds = std::ceil(units * passes / 4); // of a warp
-    const double mine = tiles / std::max(1, device.multiprocessors), life = fill + rounds * item * 2;
+    const double mine = tiles / std::max(1, device.multiprocessors);
+    const double life = (fill + rounds * item * 2) * std::max(1.0, mine / block.resident);
     const double weights = steps * passes * tile.blocks * 40;
     const double busy = (std::max(1.0, mine) * (units * passes * item + 4 * fill)) / 4;
     const double bytes =
@@ -50,32 +54,53 @@ double patch_cost(const StemParams& p, const StemPatchTile& tile, const Device& 
     return 2 + (weights + 0.2 * busy) / 1755 + std::max({busy / 1755, (life + 1500) / 1755, bytes / 4e6});
 }
 
+/// The best of these by cost, so that each way of doing a stem is tried.
+void keep_best(std::vector<Option> found, std::size_t count, std::vector<Option>& options) {
+    std::ranges::stable_sort(found, {}, &Option::cost);
+    for (std::size_t i = 0; i < std::min(found.size(), count); ++i)
+        options.push_back(std::move(found[i]));
+}
+
 template <class Set>
 void patch_options(const FusedOp& op, const StemParams& p, Set set, const Device& device,
                    std::vector<Option>& options) {
+    std::vector<Option> found;
     for (const int blocks : {1, 2, 3}) {
         if (blocks > 1 && p.k_stride <= 32 * (blocks - 1)) continue;
-        for (const auto& [rows, columns] : std::array<std::pair<int, int>, 8>{
-                 {{1, 32}, {2, 16}, {2, 32}, {4, 16}, {4, 32}, {8, 16}, {8, 32}, {4, 64}}}) {
+        for (const auto& [rows, columns] : std::array<std::pair<int, int>, 11>{{{1, 32},
+                                                                                {2, 16},
+                                                                                {2, 32},
+                                                                                {4, 16},
+                                                                                {4, 32},
+                                                                                {8, 16},
+                                                                                {8, 32},
+                                                                                {4, 64},
+                                                                                {16, 16},
+                                                                                {16, 32},
+                                                                                {8, 64}}}) {
             const StemPatchTile tile{rows, columns, blocks};
             if (!stem_patch_takes(p, tile)) continue;
             const std::string id =
                 "stem_patch/h" + std::to_string(rows) + "w" + std::to_string(columns) + "b" + std::to_string(blocks);
-            options.push_back(make_option(op, waits_on(device), id, patch_cost(p, tile, device), p, set,
-                                          [tile, processors = device.multiprocessors](
-                                              const StemParams& q, cudaStream_t stream, bool programmatic) {
-                                              return launch_stem_patch(q, tile, processors, stream, programmatic);
-                                          }));
+            found.push_back(make_option(op, waits_on(device), id, patch_cost(p, tile, device), p, set,
+                                        [tile, processors = device.multiprocessors](
+                                            const StemParams& q, cudaStream_t stream, bool programmatic) {
+                                            return launch_stem_patch(q, tile, processors, stream, programmatic);
+                                        }));
         }
     }
+    keep_best(std::move(found), 6, options);
 }
 
-/// Patches that do not overlap as rows of a matrix in the workspace, and a product behind it, by the kernels of any GPU
-/// or of Hopper.
-void gathered_options(const FusedOp& op, const Conv& conv, const Plan& plan, const StemParams& stem,
+constexpr std::int64_t most_patches_bytes = std::int64_t{1} << 29;
+
+/// Patches as rows of a matrix in the workspace, and a product behind it, by the kernels of any GPU or of Hopper.
+/// `planes`: the channels' planes one after another, without the padding to 4 channels; the weights, brought into that
+/// order, lie behind the patches.
+void gathered_options(const FusedOp& op, const Conv& conv, const Plan& plan, const StemParams& stem, bool planes,
                       const Device& device, std::vector<Option>& options) {
     const WindowParams& window = stem.window;
-    if (stem.pooled != 0 || window.stride_h < window.kernel_h || window.stride_w < window.kernel_w) return;
+    if (stem.pooled != 0) return;
     PatchesParams patches{};
     patches.type = stem.weight_type;
     patches.n = stem.n;
@@ -84,17 +109,24 @@ void gathered_options(const FusedOp& op, const Conv& conv, const Plan& plan, con
     patches.w = stem.w;
     patches.p = stem.p;
     patches.q = stem.q;
-    patches.channels = stem.weight_c;
+    patches.k = stem.k;
+    patches.weight_c = stem.weight_c;
+    patches.channels = planes ? stem.c : stem.weight_c;
+    patches.planes = planes ? 1 : 0;
     patches.window = window;
     const std::int64_t rows = std::int64_t{stem.n} * stem.p * stem.q;
-    const std::int64_t columns = std::int64_t{window.kernel_h} * window.kernel_w * stem.weight_c;
-    if (!patches_take(patches) || rows > 0x3fffffff) return;
+    const std::int64_t columns = std::int64_t{window.kernel_h} * window.kernel_w * patches.channels;
+    const std::int64_t pitch = (columns + 7) / 8 * 8;
+    if (pitch > most_patches_bytes / 2 || rows > 0x3fffffff || (!planes && pitch != columns)) return;
+    patches.pitch = narrow(pitch);
+    const std::int64_t bytes = rows * pitch * 2, weight_bytes = planes ? stem.k * pitch * 2 : 0;
+    if (!patches_take(patches) || bytes > most_patches_bytes) return;
     ImplicitGemm gemm;
     gemm.params = {};
     ImplicitGemmParams& g = gemm.params;
     g.n = g.w = g.q = g.r = g.s = g.stride_h = g.stride_w = g.dil_h = g.dil_w = 1;
     g.h = g.p = narrow(rows);
-    g.c = g.c_stride = g.c_pitch = narrow(columns);
+    g.c = g.c_stride = g.c_pitch = patches.pitch;
     g.k = stem.k;
     g.k_stride = g.k_pitch = stem.k_stride;
     g.epilogue = stem.epilogue;
@@ -104,39 +136,51 @@ void gathered_options(const FusedOp& op, const Conv& conv, const Plan& plan, con
     gemm.weight_id = conv.weight;
     gemm.epilogue = conv.epilogue;
     gemm.gemm = true;
-    const double gathering = 2 + static_cast<double>(rows * columns) * 6 / 4e6;
-    const std::size_t bytes = static_cast<std::size_t>(rows * columns) * 2;
+    const double gathering = 2 + static_cast<double>(bytes + weight_bytes) * 3 / 4e6;
     const bool waits = waits_on(device);
     const Place input = place_of(plan, op.inputs[0]);
+    const std::string prefix = planes ? "planes+" : "patches+";
 
     std::vector<Option> found;
     // `product` makes the launch of the product from its parameters
-    const auto add = [&](const std::string& id, double cost, auto product) {
-        const std::string name = "lathe " + id + " for " + op.name;
+    const auto add = [&](const std::string& tile, double cost, auto product) {
+        const std::string id = prefix + tile, name = "lathe " + id + " for " + op.name;
         found.push_back({id, gathering + cost, [=] {
-                             return make_kernel(name, bytes, waits, [=](const Pointers& pointers) -> Result<Launch> {
-                                 PatchesParams from = patches;
-                                 from.input = static_cast<const float*>(input.in(pointers));
-                                 from.output = pointers.workspace;
-                                 ImplicitGemmParams params = gemm.bound(pointers);
-                                 params.input = pointers.workspace;
-                                 LATHE_TRY(Launch multiply, product(params));
-                                 return Launch([from, multiply = std::move(multiply), waits](cudaStream_t stream,
-                                                                                             bool programmatic) {
-                                     const cudaError_t code = launch_patches(from, stream, programmatic);
-                                     return code != cudaSuccess ? code : multiply(stream, waits);
-                                 });
-                             });
+                             return make_kernel(name, static_cast<std::size_t>(bytes + weight_bytes), waits,
+                                                [=](const Pointers& pointers) -> Result<Launch> {
+                                                    PatchesParams from = patches;
+                                                    from.input = static_cast<const float*>(input.in(pointers));
+                                                    from.output = pointers.workspace;
+                                                    ImplicitGemmParams params = gemm.bound(pointers);
+                                                    params.input = pointers.workspace;
+                                                    if (planes) {
+                                                        from.weight = params.weight;
+                                                        from.weights =
+                                                            static_cast<std::byte*>(pointers.workspace) + bytes;
+                                                        params.weight = from.weights;
+                                                    }
+                                                    LATHE_TRY(Launch multiply, product(params));
+                                                    // Products fetch their weights before they wait for what was
+                                                    // launched before them.
+                                                    const bool overlaps = waits && !planes;
+                                                    return Launch([from, multiply = std::move(multiply),
+                                                                   overlaps](cudaStream_t stream, bool programmatic) {
+                                                        const cudaError_t code =
+                                                            launch_patches(from, stream, programmatic);
+                                                        return code != cudaSuccess ? code : multiply(stream, overlaps);
+                                                    });
+                                                });
                          }});
     };
     for (const MmaTile& tile : mma_tiles_for(gemm, false, device))
-        add("patches+" + tile.id, tile.cost / 1755,
+        add(tile.id, tile.cost / 1755,
             [at = tile.tile, split = tile.split,
              out = type_number(gemm.out)](const ImplicitGemmParams& params) -> Result<Launch> {
                 return Launch([params, at, split, out](cudaStream_t stream, bool programmatic) {
                     return launch_implicit_gemm_mma(at, split, params, out, stream, programmatic);
                 });
             });
+    keep_best(std::exchange(found, {}), 2, options);
     int count = 0;
     const TileConfig* tiles = sm90_tiles(count);
     for (int i = 0; i < count && device.sm == 90; ++i) {
@@ -144,7 +188,7 @@ void gathered_options(const FusedOp& op, const Conv& conv, const Plan& plan, con
         for (const int split : {1, 2, 4, 8}) {
             if (!sm90_takes(i, split, g)) continue;
             const int out = static_cast<int>(bytes_of(gemm.out));
-            add("patches+" + std::string(tiles[i].name) + "_x" + std::to_string(split),
+            add(std::string(tiles[i].name) + "_x" + std::to_string(split),
                 sm90_cost(tiles[i], split, g, 2, out, device.multiprocessors),
                 [i, split, name = op.name](const ImplicitGemmParams& params) -> Result<Launch> {
                     std::array<std::byte, 384> maps{}; // as the launch copies them
@@ -155,9 +199,7 @@ void gathered_options(const FusedOp& op, const Conv& conv, const Plan& plan, con
                 });
         }
     }
-    std::ranges::stable_sort(found, {}, &Option::cost);
-    for (std::size_t i = 0; i < std::min<std::size_t>(found.size(), 12); ++i)
-        options.push_back(std::move(found[i]));
+    keep_best(std::move(found), 3, options);
 }
 
 } // namespace
@@ -201,7 +243,8 @@ std::string stem_options(const FusedOp& op, const Conv& conv, const Plan& plan, 
         bind_epilogue(q.epilogue, epilogue, Place{}, pointers);
     };
     patch_options(op, p, set, device, options);
-    gathered_options(op, conv, plan, p, device, options);
+    for (const bool planes : {false, true})
+        gathered_options(op, conv, plan, p, planes, device, options);
     if (stem_takes(p))
         options.push_back(make_option(op, waits, "stem", std::numeric_limits<double>::max(), p, set, launch_stem));
     if (stem_direct_takes(p))
