@@ -22,9 +22,10 @@ struct Reading {
 
 class Elementwise {
 public:
-    Elementwise(const Space& space, const Pointwise* program, Vectors vectors)
-        : space_(space), program_(program), vectors_(vectors), flat_(space.inner() % vectors.width != 0),
-          index_(space.narrow() ? "u32" : "i64"), suffix_(space.narrow() ? "u" : "") {
+    Elementwise(const Space& space, const FusedOp& op, Vectors vectors)
+        : space_(space), program_(std::get_if<Pointwise>(&op.detail)), integers_(std::get_if<Indexed>(&op.detail)),
+          vectors_(vectors), flat_(space.inner() % vectors.width != 0), index_(space.narrow() ? "u32" : "i64"),
+          suffix_(space.narrow() ? "u" : "") {
         for (const Operand& each : space.inputs)
             inputs_.push_back(reading(each));
     }
@@ -169,7 +170,7 @@ private:
 
     /// Moves stored numbers: no conversion.
     bool raw() const {
-        return program_ == nullptr && space_.inputs[0].type == space_.outputs[0].type &&
+        return program_ == nullptr && integers_ == nullptr && space_.inputs[0].type == space_.outputs[0].type &&
                space_.inputs[0].scale == space_.outputs[0].scale;
     }
     std::string element(std::size_t k) const {
@@ -210,6 +211,15 @@ private:
             set(0, element(0));
             return {};
         }
+        if (integers_ != nullptr) {
+            std::vector<std::string> names(3, "0");
+            for (std::size_t k = 0; k < inputs_.size() && k < names.size(); ++k)
+                names[k] = join("(i64)", element(k));
+            const std::string number =
+                integer_expression(static_cast<Integer>(integers_->mode), names[0], names[1], names[2]);
+            set(0, join("(", storage(y.type), ")(", number, y.type == ElementType::boolean ? " != 0)" : ")"));
+            return {};
+        }
         if (program_ == nullptr && is_whole(x.type) && is_whole(y.type)) {
             set(0, join("(", storage(y.type), ")", element(0)));
             return {};
@@ -238,6 +248,7 @@ private:
 
     const Space& space_;
     const Pointwise* program_;
+    const Indexed* integers_;
     Vectors vectors_;
     bool flat_; ///< vectors run over the ends of rows
     std::string index_, suffix_;
@@ -325,11 +336,11 @@ Result<Vectors> vectors_of(const std::string& variant) {
     return vectors;
 }
 
-Result<GeneratedKernel> emit_elementwise(const Space& space, const Pointwise* program, const std::string& name,
+Result<GeneratedKernel> emit_elementwise(const Space& space, const FusedOp& op, const std::string& name,
                                          const Vectors& vectors) {
     if (space.total() % vectors.width != 0 || (space.padded() && space.inner() % vectors.width != 0))
         return no_variant(vectors.id());
-    return Elementwise(space, program, vectors).emit(name);
+    return Elementwise(space, op, vectors).emit(name);
 }
 
 } // namespace lathe::cuda::generated

@@ -60,8 +60,13 @@ inline Error no_variant(const std::string& variant) {
 Result<std::vector<std::string>> write_program(Source& source, const Pointwise& program,
                                                const std::vector<std::string>& inputs, bool exact);
 
-/// Elementwise: Pointwise, and movements that are strides alone.
-Result<GeneratedKernel> emit_elementwise(const Space& space, const Pointwise* program, const std::string& name,
+/// Arithmetic of whole numbers that is one expression of 64 bits.
+bool computes_integers(const FusedOp& op, const Plan& plan);
+/// Of operands of 64 bits; "" for what is none.
+std::string integer_expression(Integer how, const std::string& a, const std::string& b, const std::string& c);
+
+/// Elementwise: Pointwise, arithmetic of whole numbers, and movements that are strides alone.
+Result<GeneratedKernel> emit_elementwise(const Space& space, const FusedOp& op, const std::string& name,
                                          const Vectors& vectors);
 /// The widest vectors that `space` can be walked by.
 std::int64_t elementwise_width(const Space& space);
@@ -100,6 +105,10 @@ Result<GeneratedKernel> emit_gather(const std::string& variant, const FusedOp& o
 /// Indexed of kind pad.
 Family pad_family(const FusedOp& op, const Plan& plan, const GeneratedTarget& target);
 Result<GeneratedKernel> emit_pad(const std::string& variant, const FusedOp& op, const Plan& plan);
+
+/// Indexed of kind gather_elements.
+Family places_family(const FusedOp& op, const Plan& plan, const GeneratedTarget& target);
+Result<GeneratedKernel> emit_places(const std::string& variant, const FusedOp& op, const Plan& plan);
 
 Family resize_family(const FusedOp& op, const Plan& plan, const GeneratedTarget& target);
 Result<GeneratedKernel> emit_resize(const std::string& variant, const FusedOp& op, const Plan& plan);

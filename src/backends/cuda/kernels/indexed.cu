@@ -45,13 +45,13 @@ __host__ __device__ inline std::int64_t product(const TensorDesc& t, int from, i
     return count;
 }
 
-/// Where number i of a tensor like `indices` goes in x, with another index along the axis.
-__device__ std::int64_t along_axis(const IndexedParams& p, const TensorDesc& indices, std::int64_t i,
+/// Where number i of a tensor like `shape` goes in x, with another index along the axis.
+__device__ std::int64_t along_axis(const IndexedParams& p, const TensorDesc& shape, std::int64_t i,
                                    std::int64_t index) {
     std::int64_t offset = 0;
-    for (int d = indices.rank - 1; d >= 0; --d) {
-        const std::int64_t at = i % indices.dims[d];
-        i /= indices.dims[d];
+    for (int d = shape.rank - 1; d >= 0; --d) {
+        const std::int64_t at = i % shape.dims[d];
+        i /= shape.dims[d];
         offset += (d == p.axis ? clamped(index, p.in[0].dims[d]) : at) * p.in[0].strides[d];
     }
     return offset;
@@ -246,7 +246,13 @@ __global__ void indexed(const __grid_constant__ IndexedParams p, std::int64_t co
     if (i >= count) return;
     const TensorDesc &x = p.in[0], &y = p.out[0];
     switch (p.kind) {
-        case IndexedKind::gather_elements: move(y, i, x, along_axis(p, p.in[1], i, load_integer(p.in[1], i))); break;
+        case IndexedKind::gather_elements: {
+            std::int64_t index = 0, rest = i; // indices of size 1 are for all
+            for (int d = y.rank - 1; d >= 0; rest /= y.dims[d--])
+                index += p.in[1].dims[d] == 1 ? 0 : rest % y.dims[d] * p.in[1].strides[d];
+            move(y, i, x, along_axis(p, y, i, load_integer(p.in[1], index)));
+            break;
+        }
         case IndexedKind::gather_nd: {
             const int batch_dims = static_cast<int>(p.axis);
             const std::int64_t inner =

@@ -85,9 +85,15 @@ struct Interpreter {
         return offset;
     }
     void gather_elements() const {
-        Numbers out(in(1).size());
-        for (std::size_t i = 0; i < out.size(); ++i)
-            out[i] = in(0)[along_axis(i, dims(1), in(1)[i])];
+        const Shape& y = out_dims();
+        const std::vector<std::int64_t> steps = strides_for(dims(1), y);
+        Numbers out(static_cast<std::size_t>(element_count(y)));
+        for (std::size_t i = 0; i < out.size(); ++i) {
+            std::size_t index = 0, rest = i;
+            for (std::size_t k = y.size(); k-- > 0; rest /= static_cast<std::size_t>(y[k]))
+                index += rest % static_cast<std::size_t>(y[k]) * static_cast<std::size_t>(steps[k]);
+            out[i] = in(0)[along_axis(i, y, in(1)[index])];
+        }
         store(std::move(out));
     }
     void scatter_elements() const {

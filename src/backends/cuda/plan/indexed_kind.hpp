@@ -6,7 +6,7 @@ namespace lathe::cuda {
 
 /// Operations whose places are computed. The plan, the interpreter and the kernels share these numbers.
 enum class IndexedKind : std::int32_t {
-    gather_elements,  ///< x, indices
+    gather_elements,  ///< x, indices, of the result's sizes or 1
     gather_nd,        ///< x, indices; axis: leading dimensions that both have
     scatter_elements, ///< x, indices, updates; mode: Scatter
     scatter_nd,       ///< x, indices, updates; mode: Scatter

@@ -318,6 +318,17 @@ private:
                               (!image || (d.axis > 1 && x.size() >= 3 && x.size() <= 5));
             return same == x && beside && lies && element_count(x) > 0 && from.type == to.type;
         }
+        if (d.kind == IndexedKind::gather_elements) {
+            if (op.inputs.size() != 2 || x.size() != y.size() || d.axis < 0 ||
+                d.axis >= static_cast<std::int64_t>(x.size()) || element_count(x) == 0)
+                return false;
+            const Shape& indices = dims(op.inputs[1]);
+            for (std::size_t k = 0; k < y.size(); ++k) {
+                if (indices.size() != y.size() || (indices[k] != y[k] && indices[k] != 1)) return false;
+                if (k != static_cast<std::size_t>(d.axis) && y[k] > x[k]) return false;
+            }
+            return plan_.values[op.inputs[0]].type == plan_.values[op.outputs[0]].type;
+        }
         if (d.kind == IndexedKind::grid_sample) {
             if (op.inputs.size() != 2 || (x.size() != 4 && x.size() != 5) || y.size() != x.size()) return false;
             Shape places{y[0]};

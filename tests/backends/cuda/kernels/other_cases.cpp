@@ -434,6 +434,9 @@ void add_indexed_cases(Cases& add) {
             add(name + "_" + type_name(type), [=] { return indexed_plan(places, type); });
         };
         one("gather_elements", {{K::gather_elements, 1}, {3, 25, 6}, {3, 9, 4}, Shape{3, 9, 4}});
+        one("gather_elements_last", {{K::gather_elements, 2}, {6, 16, 40}, {6, 16, 24}, Shape{6, 16, 24}});
+        one("gather_elements_shared", {{K::gather_elements, 2}, {6, 16, 40}, {6, 16, 24}, Shape{1, 16, 24}});
+        one("gather_elements_first", {{K::gather_elements, 0}, {9, 5, 8}, {14, 5, 8}, Shape{14, 1, 8}});
         one("gather_nd", {{K::gather_nd, 0}, {20, 22, 6}, {5, 6}, Shape{5, 2}});
         one("gather_nd_samples", {{K::gather_nd, 1}, {3, 22, 6}, {3, 5, 6}, Shape{3, 5, 1}});
         one("scatter_elements_add", {{K::scatter_elements, 1, 0, mode(Scatter::add)},

@@ -76,6 +76,20 @@ Result<void> place(Lowering& lowering, Node& node) {
     if (!how) return Lowering::cannot(node, "its reduction");
     detail.mode = static_cast<std::int32_t>(*how);
     LATHE_TRY(auto inputs, linear(lowering, node, scatters ? 3 : 2));
+    if (node.is("GatherElements")) {
+        // Indices that repeat (DeBERTa's positions, for all samples and heads) are read where they are once.
+        const Node* repeats = lowering.uses().producer(node.input(1));
+        if (repeats != nullptr && repeats->is("Expand") && lowering.ready(repeats->input(0))) {
+            Shape dims = lowering.dims(repeats->input(0));
+            const std::size_t rank = lowering.dims(node.input(1)).size();
+            LATHE_TRY(ValueId once, lowering.want_linear(repeats->input(0)));
+            if (dims.size() < rank) {
+                dims.insert(dims.begin(), rank - dims.size(), 1);
+                once = lowering.make_alias(node.output(0) + "/indices", once, dims, Layout::linear);
+            }
+            if (dims.size() == rank) inputs[1] = once;
+        }
+    }
     return emit(lowering, node, detail, std::move(inputs));
 }
 
