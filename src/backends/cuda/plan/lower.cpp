@@ -443,7 +443,22 @@ void Lowering::remove_unread() {
     plan_.ops = std::move(ops);
 }
 
+/// An exporter that wrote down the batch size it saw leaves Reshapes that hold for no other.
+Result<void> Lowering::check_reshapes() const {
+    for (const auto& node : model_.graph.nodes) {
+        if (!node->is("Reshape")) continue;
+        const Shape from = dims(node->input(0)), to = dims(node->output(0));
+        if (from.empty() || to.empty() || element_count(from) == element_count(to)) continue;
+        return Error{ErrorCode::out_of_range, "a Reshape of " + lathe::to_string(from) + " to " + lathe::to_string(to),
+                     node->label(),
+                     "the model holds for the sizes it was exported with: build it for them, or export it anew with "
+                     "the sizes free"};
+    }
+    return {};
+}
+
 Result<Plan> Lowering::run(const std::vector<CutOutput>& cut) {
+    LATHE_CHECK(check_reshapes());
     for (std::size_t i = 0; i < inputs_; ++i) {
         const ValueInfo& info = model_.graph.inputs[i];
         const auto type = border_type(info.type);

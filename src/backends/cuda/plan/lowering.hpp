@@ -172,6 +172,7 @@ private:
     bool is_lost(const std::string& value);
     bool hand_over(const ValueInfo& info);
     Result<void> emit(Node& node);
+    Result<void> check_reshapes() const;
     /// An activation of this type that lies as an output does, and that no other value is a part of.
     bool can_be_output(ValueId id, ElementType type) const;
     Result<void> finish_outputs(const std::vector<CutOutput>& cut);

@@ -104,6 +104,30 @@ bool mask_of_rank_4(const Site& site) {
     return true;
 }
 
+//  Add(Add(scores, a), b), a and b of one size   ==>   Add(scores, Add(a, b))
+// Attention takes two masks; Swin V2 of Hugging Face adds that of its windows twice, behind the positions'.
+bool masks_together(const Site& site) {
+    Graph& graph = site.graph;
+    Node& root = site.root;
+    const Shape dims = dims_of(graph, root.output(0));
+    const DataType type = type_of(graph, root.output(0));
+    if (type == DataType::undefined || !leads_to_softmax(site, root.output(0))) return false;
+    for (const std::size_t at : {std::size_t{0}, std::size_t{1}}) {
+        const Node* inner = site.uses.producer(root.input(at));
+        const std::string& second = root.input(1 - at);
+        const Shape size = dims_of(graph, second);
+        if (inner == nullptr || !inner->is("Add") || site.uses.use_count(root.input(at)) != 1 || size.empty() ||
+            dims_of(graph, root.input(at)) != dims || element_count(size) >= element_count(dims))
+            continue;
+        const std::size_t mask = dims_of(graph, inner->input(1)) == size ? 1 : 0;
+        if (dims_of(graph, inner->input(mask)) != size || dims_of(graph, inner->input(1 - mask)) != dims) continue;
+        const std::string both = add_before(site, make_node("Add", {inner->input(mask), second}), type, size);
+        become(root, make_node("Add", {inner->input(1 - mask), both}), root);
+        return true;
+    }
+    return false;
+}
+
 Node turned_keys(const std::string& keys) {
     Node turn = make_node("Transpose", {keys});
     turn.set("perm", std::vector<std::int64_t>{0, 1, 3, 2});
@@ -374,6 +398,7 @@ std::vector<Rule> attention_spellings() {
         Rule{Pattern::op("Where"), mask_by_add},
         Rule{Pattern::op("Add"), mask_of_rank_4},
         Rule{Pattern::op("Add"), causal_apart},
+        Rule{Pattern::op("Add"), masks_together},
         Rule{Pattern::op("Reshape", {Pattern::op("Transpose", {Pattern::op("Reshape", {Pattern::any("x")})}, "turn")}),
              transpose_of_heads},
         Rule{Pattern::op("Transpose", {Pattern::op("Mul|Div", {}, "scale").used_once()}), transpose_before_scale},

@@ -204,15 +204,17 @@ std::string of_sizes(const Site& site, const std::string& value, const Shape& di
 //  q, k [B*H, L, D]                                                   q, k, v [B, H, L, D]
 //  MatMul [-> Reshape -> Add -> Reshape] -> Softmax -> MatMul v   ==>   MatMul [-> Add] -> Softmax -> MatMul -> Reshape
 //
-// Products of three dimensions (bmm), as BART, OPT, TrOCR and MultiheadAttention with its weights have them. A mask of
-// samples is then no mask of heads, and samples and heads may lie in any order.
+// Products of three dimensions (bmm), as BART, OPT, TrOCR and MultiheadAttention with its weights have them; BLOOM and
+// MPT have the second Reshape behind the Softmax. A mask of samples is then no mask of heads, and samples and heads may
+// lie in any order.
 bool heads_apart_from_samples(const Site& site) {
     Graph& graph = site.graph;
     Node& root = site.root;
     const Node& softmax = site.match.node("softmax");
-    const Shape scores = dims_of(graph, softmax.output(0)), result = dims_of(graph, root.output(0));
+    const Shape scores = dims_of(graph, root.input(0)), result = dims_of(graph, root.output(0));
+    const auto rank = static_cast<std::int64_t>(dims_of(graph, softmax.output(0)).size());
     const std::int64_t axis = softmax.int_or("axis", site.context.opset < 13 ? 1 : -1);
-    if (scores.size() != 3 || result.size() != 3 || (axis != -1 && axis != 2)) return false;
+    if (scores.size() != 3 || result.size() != 3 || (axis != -1 && axis != rank - 1)) return false;
     auto found = scores_of_samples(site, softmax.input(0), scores);
     if (!found) return false;
     const Node& first = *found->steps.back().node;
@@ -342,9 +344,10 @@ bool transpose_of_four_dimensions(const Site& site) {
 } // namespace
 
 std::vector<Rule> rank_spellings() {
-    return {Rule{Pattern::op("MatMul", {Pattern::op("Softmax", {}, "softmax").used_once(), Pattern::any()}),
-                 attention_of_four_dimensions},
-            Rule{Pattern::op("MatMul", {Pattern::op("Softmax", {}, "softmax").used_once(), Pattern::any()}),
+    const Pattern softmax = Pattern::op("Softmax", {}, "softmax").used_once();
+    return {Rule{Pattern::op("MatMul", {softmax, Pattern::any()}), attention_of_four_dimensions},
+            Rule{Pattern::op("MatMul", {softmax, Pattern::any()}), heads_apart_from_samples},
+            Rule{Pattern::op("MatMul", {Pattern::op("Reshape", {softmax, Pattern::any()}).used_once(), Pattern::any()}),
                  heads_apart_from_samples},
             Rule{Pattern::op("Softmax"), positions_by_axis},
             Rule{Pattern::op("Transpose"), transpose_of_four_dimensions}};

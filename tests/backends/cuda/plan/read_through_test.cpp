@@ -3,6 +3,7 @@
 
 #include <map>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "backends/cuda/plan/networks.hpp"
@@ -162,6 +163,31 @@ const std::vector<MovedCase>& moved_cases() {
                    "%s = Mul(%m, %w_h)\n"),
          heads,
          {{"layer_norm", 1}, {"pointwise", 1}, {"attention", 1}}},
+        {"masks of windows that are added twice", // Swin V2 of Hugging Face
+         begin("input %q: float32[4, 2, 8, 16]\ninput %k: float32[4, 2, 8, 16]\ninput %v: float32[4, 2, 8, 16]\n"
+               "input %w_b: float32[1, 2, 8, 8]\ninput %w_m: float32[1, 2, 1, 8, 8]\n"
+               "const %apart: int64[5] = {2, 2, 2, 8, 8}\nconst %together: int64[4] = {4, 2, 8, 8}\n"
+               "%t = Transpose(%k) {perm = [0, 1, 3, 2]}\n%m = MatMul(%q, %t)\n%s = Add(%m, %w_b)\n"
+               "%a = Reshape(%s, %apart)\n%b = Add(%a, %w_m)\n%c = Add(%b, %w_m)\n%d = Reshape(%c, %together)\n"
+               "%p = Softmax(%d)\n%y = MatMul(%p, %v)\noutput %y: float32[4, 2, 8, 16]\n"),
+         {{4, 2, 8, 16}, {4, 2, 8, 16}, {4, 2, 8, 16}},
+         {{"attention", 1}, {"pointwise", 1}}},
+        {"heads that are samples only in products", // BLOOM, with a slope of each head and a mask of each sample
+         begin("input %q: float32[6, 8, 16]\ninput %k: float32[6, 8, 16]\ninput %v: float32[6, 8, 16]\n"
+               "input %w_a: float32[6, 1, 8]\ninput %m: float32[2, 1, 8, 8]\n"
+               "const %apart: int64[4] = {2, 3, 8, 8}\nconst %together: int64[3] = {6, 8, 8}\n"
+               "const %f: float32[] = {0.25}\n%t = Transpose(%k) {perm = [0, 2, 1]}\n%s = MatMul(%q, %t)\n%c = Mul(%s, "
+               "%f)\n%a = Add(%c, %w_a)\n"
+               "%b = Reshape(%a, %apart)\n%d = Add(%b, %m)\n%p = Softmax(%d)\n%e = Reshape(%p, %together)\n"
+               "%y = MatMul(%e, %v)\noutput %y: float32[6, 8, 16]\n"),
+         {{6, 8, 16}, {6, 8, 16}, {6, 8, 16}, {2, 1, 8, 8}},
+         {{"attention", 1}}},
+        {"indices that are the same for all heads", // DeBERTa
+         begin("input %x: float32[6, 8, 20]\nconst %i: int64[1, 1, 4] = {3, -1, 0, 19}\n"
+               "const %to: int64[3] = {6, 8, 4}\n%r = Relu(%x)\n%e = Expand(%i, %to)\n"
+               "%y = GatherElements(%r, %e) {axis = 2}\noutput %y: float32[6, 8, 4]\n"),
+         {{6, 8, 20}},
+         {{"pointwise", 1}, {"indexed", 1}}},
         {"pixels out of channels",
          begin("input %x: float32[1, 8, 5, 4]\ninput %w_c: float32[64, 8, 3, 3]\ninput %w_d: float32[8, 16, 1, 1]\n"
                "%c = Conv(%x, %w_c) {pads = [1, 1, 1, 1]}\n%s = DepthToSpace(%c) {blocksize = 2, mode = \"CRD\"}\n"
@@ -221,6 +247,32 @@ TEST(ReadThrough, MasksOfHeadsThatAreSamples) {
     const cuda::Plan plan = plan_of(model, Precision::float16, shapes);
     EXPECT_EQ(operations_of(plan)["attention"], 1) << cuda::print(plan);
     EXPECT_LT(relative_difference(run_on_cpu(model, inputs)[0], interpreted(plan, inputs, false)[0]), 1e-5);
+}
+
+// What T5 makes its buckets of: the logarithm of distance 0 is no integer, and nothing reads what becomes of it.
+TEST(ReadThrough, IntegersOfInfinitiesFold) {
+    const Model model = network("opset 18\ninput %x: float32[1, 4]\nconst %d: float32[1, 4] = {0, 1, 8, 64}\n"
+                                "const %far: int64[] = {2}\nconst %small: bool[1, 4] = {true, true, false, false}\n"
+                                "const %own: int64[1, 4] = {0, 1, 2, 3}\n%l = Log(%d)\n%i = Cast(%l) {to = 7}\n"
+                                "%m = Min(%i, %far)\n%w = Where(%small, %own, %m)\n%f = Cast(%w) {to = 1}\n"
+                                "%y = Mul(%x, %f)\noutput %y: float32[1, 4]\n");
+    auto inputs = random_inputs(model, {{1, 4}});
+    const cuda::Plan plan = plan_of(model, Precision::float32, {{1, 4}});
+    EXPECT_EQ(operations_of(plan), (std::map<std::string, int>{{"pointwise", 1}})) << cuda::print(plan);
+    EXPECT_LT(relative_difference(run_on_cpu(model, inputs)[0], interpreted(plan, inputs, true)[0]), 1e-6);
+}
+
+// PyTorch writes the batch size that it saw into nn.MultiheadAttention's Reshapes.
+TEST(ReadThrough, ReshapesThatHoldForOneSizeAlone) {
+    const Model model = network("opset 18\ninput %x: float32[n, 4, 6]\nconst %to: int64[2] = {8, 6}\n"
+                                "%r = Relu(%x)\n%y = Reshape(%r, %to)\noutput %y: float32[8, 6]\n");
+    EXPECT_EQ(operations_of(plan_of(model, Precision::float16, {{2, 4, 6}}))["pointwise"], 1);
+    try {
+        (void)plan_of(model, Precision::float16, {{3, 4, 6}});
+        FAIL() << "a plan for other sizes than the model holds for";
+    } catch (const std::runtime_error& error) {
+        EXPECT_THAT(error.what(), testing::HasSubstr("Reshape"));
+    }
 }
 
 // Thirty convolutions, each padded by what the length before it asks for: a round of folding a layer.
