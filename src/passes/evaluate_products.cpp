@@ -121,10 +121,44 @@ Outputs batch_normalization(const Call& call) {
     return outputs;
 }
 
+//  ONNX LayerNormalization, of constants where positions are: DeBERTa's relative ones.
+Outputs layer_normalization(const Call& call) {
+    LATHE_TRY(const Tensor* input, call.required(0));
+    LATHE_TRY(const Tensor* factors, call.required(1));
+    const Tensor* shifts = call.input(2);
+    const Shape& shape = input->shape();
+    const auto rank = static_cast<std::int64_t>(shape.size());
+    const std::int64_t given = call.node.int_or("axis", -1), axis = given < 0 ? given + rank : given;
+    if (axis < 0 || axis >= rank || input->count() == 0) return cannot(call, "its axis, or an input without numbers");
+    const auto columns = static_cast<std::size_t>(element_count(Shape(shape.begin() + axis, shape.end())));
+    if (call.node.outputs.size() > 1) return cannot(call, "its statistics as outputs");
+    LATHE_TRY(std::vector<double> x, reals_of(call, *input));
+    LATHE_TRY(const std::vector<double> scale, reals_of(call, *factors));
+    std::vector<double> shift(columns, 0.0);
+    if (shifts != nullptr) {
+        LATHE_TRY(shift, reals_of(call, *shifts));
+    }
+    if (scale.size() != columns || shift.size() != columns) return cannot(call, "vectors of another size than a row");
+    const double epsilon = call.node.float_or("epsilon", 1e-5F), count = static_cast<double>(columns);
+    for (std::size_t row = 0; row < x.size(); row += columns) {
+        double sum = 0, squares = 0;
+        for (std::size_t i = 0; i < columns; ++i)
+            sum += x[row + i];
+        const double mean = sum / count;
+        for (std::size_t i = 0; i < columns; ++i)
+            squares += (x[row + i] - mean) * (x[row + i] - mean);
+        const double factor = 1 / std::sqrt(squares / count + epsilon);
+        for (std::size_t i = 0; i < columns; ++i)
+            x[row + i] = (x[row + i] - mean) * factor * scale[i] + shift[i];
+    }
+    return std::vector<Tensor>{tensor_from(input->type(), shape, Elements(std::move(x)))};
+}
+
 } // namespace
 
 void add_products(FunctionTable& table) {
     table["MatMul"] = matmul;
+    table["LayerNormalization"] = layer_normalization;
     table["BatchNormalization"] = batch_normalization;
 }
 

@@ -66,6 +66,15 @@ const Case cases[] = {
      "const %a: float32[1, 2] = {1.0, 5.0}\nconst %b: float32[2] = {2.0, 1.0}\nconst %c: float32[2] = {1.0, 0.0}\n"
      "const %d: float32[2] = {0.0, 1.0}\nconst %e: float32[2] = {4.0, 16.0}",
      "%y = BatchNormalization(%a, %b, %c, %d, %e) {epsilon = 0.0}", "const %y: float32[1, 2] = {2.0, 1.0}"},
+    {"normalisation of rows",
+     "const %a: float32[2, 2] = {1.0, 5.0, 3.0, 3.0}\nconst %b: float32[2] = {2.0, 1.0}\n"
+     "const %c: float32[2] = {0.5, 0.0}",
+     "%y = LayerNormalization(%a, %b, %c) {epsilon = 0.0000001}", "const %y: float32[2, 2] = {-1.5, 1.0, 0.5, 0.0}"},
+    {"normalisation of all but the first axis",
+     "const %a: float32[1, 2, 1] = {1.0, 5.0}\nconst %b: float32[2, 1] = {1.0, 1.0}",
+     "%y = LayerNormalization(%a, %b) {axis = 1, epsilon = 0.0000001}", "const %y: float32[1, 2, 1] = {-1.0, 1.0}"},
+    {"normalisation whose factors are of another size",
+     "const %a: float32[1, 2] = {1.0, 5.0}\nconst %b: float32[1] = {1.0}", "%y = LayerNormalization(%a, %b)", nullptr},
     {"elements are gathered", "const %a: float32[2, 2] = {1.0, 2.0, 3.0, 4.0}\nconst %b: int64[1, 2] = {1, -2}",
      "%y = GatherElements(%a, %b)", "const %y: float32[1, 2] = {3.0, 2.0}"},
     {"elements beyond the axis", "const %a: float32[2] = {1.0, 2.0}\nconst %b: int64[1] = {2}",

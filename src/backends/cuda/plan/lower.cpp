@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backends/cuda/plan/constant_ops.hpp"
 #include "backends/cuda/plan/control_flow.hpp"
 #include "backends/cuda/plan/fuse.hpp"
 #include "backends/cuda/plan/lowering.hpp"
@@ -488,6 +489,9 @@ Result<Plan> Lowering::run(const std::vector<CutOutput>& cut) {
     }
     if (reasons.empty()) {
         LATHE_CHECK(finish_outputs(cut));
+        LATHE_CHECK(compute_constants(plan_, [this](const std::string& key, ElementType type, const Shape& dims,
+                                                    const auto& make) { return store(key, type, dims, make); }));
+        remove_unread();
         fuse_programs(plan_);
         read_through_movements(plan_);
         remove_unread();

@@ -38,10 +38,30 @@ constexpr std::size_t small_bytes = std::size_t{64} << 10;
 
 Result<void> infer_anew(Model& model) { return infer_shapes(model, {true, false}); }
 
+/// What an integer does not hold of a constant (T5's buckets take the logarithm of distance 0) has no defined
+/// conversion and does not fold. Processors give the lowest integer, and ONNX Runtime with them.
+void define_conversions(Graph& graph) {
+    for (const auto& node : graph.nodes) {
+        const auto to = static_cast<DataType>(node->is("Cast") ? node->int_or("to", 0) : 0);
+        if (to != DataType::int64 && to != DataType::int32) continue;
+        const Tensor* constant = graph.constant(node->input(0));
+        if (constant == nullptr || constant->type() != DataType::float32) continue;
+        const float lowest = to == DataType::int64 ? -0x1p63F : -0x1p31F;
+        std::vector<float> numbers = constant->to_floats();
+        const auto is_lost = [&](float v) { return !(v >= lowest && v < -lowest); };
+        if (std::none_of(numbers.begin(), numbers.end(), is_lost)) continue;
+        std::replace_if(numbers.begin(), numbers.end(), is_lost, lowest);
+        const std::string name = graph.unique_name(node->input(0) + "/held");
+        graph.initializers.insert_or_assign(name, Tensor::of_floats(name, constant->shape(), numbers));
+        node->inputs[0] = name;
+    }
+}
+
 Result<void> run_passes(Model& model) {
     std::vector<Pass> passes;
     std::ranges::copy_if(all_passes(), std::back_inserter(passes), &Pass::pays_on_gpus);
     for (std::size_t round = 0; round < max_pass_rounds; ++round) {
+        define_conversions(model.graph);
         LATHE_TRY(const bool changed, apply_round(passes, model, infer_anew));
         if (!changed) break;
     }
@@ -139,25 +159,6 @@ Result<bool> fold(Model& model) {
         changed = applied || changed;
     }
     return changed;
-}
-
-/// What an integer does not hold of a constant (T5's buckets take the logarithm of distance 0) has no defined
-/// conversion and does not fold. Processors give the lowest integer, and ONNX Runtime with them.
-void define_conversions(Graph& graph) {
-    for (const auto& node : graph.nodes) {
-        const auto to = static_cast<DataType>(node->is("Cast") ? node->int_or("to", 0) : 0);
-        if (to != DataType::int64 && to != DataType::int32) continue;
-        const Tensor* constant = graph.constant(node->input(0));
-        if (constant == nullptr || constant->type() != DataType::float32) continue;
-        const float lowest = to == DataType::int64 ? -0x1p63F : -0x1p31F;
-        std::vector<float> numbers = constant->to_floats();
-        const auto is_lost = [&](float v) { return !(v >= lowest && v < -lowest); };
-        if (std::none_of(numbers.begin(), numbers.end(), is_lost)) continue;
-        std::replace_if(numbers.begin(), numbers.end(), is_lost, lowest);
-        const std::string name = graph.unique_name(node->input(0) + "/held");
-        graph.initializers.insert_or_assign(name, Tensor::of_floats(name, constant->shape(), numbers));
-        node->inputs[0] = name;
-    }
 }
 
 /// Shapes are inferred and what then is constant folded, until nothing changes.
