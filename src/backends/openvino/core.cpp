@@ -15,6 +15,7 @@
 #include "backends/openvino/long_chains.hpp"
 #include "backends/openvino/missing_operators.hpp"
 #include "backends/openvino/onnx_semantics.hpp"
+#include "backends/openvino/place_factors.hpp"
 #include "backends/openvino/pools.hpp"
 #include "backends/openvino/refusals.hpp"
 #include "backends/openvino/rotary.hpp"
@@ -285,6 +286,7 @@ Result<std::shared_ptr<ov::Model>> to_openvino(const Model& given, const WeightL
             improve_top_k(*result);
             leave_out_windows_behind(*result);
             keep_sequence_axis(*result);
+            keep_place_factors_apart(*result);
             LATHE_CHECK(check_ranks(*result));
             return result;
         });

@@ -12,7 +12,6 @@ namespace lathe::openvino {
 ///   Conv with windows that lie in the padding alone it reads beyond its memory, or forgets the padding
 ///   Conv 1 x 1 with strides behind a Split          it is refused where what is between works number by number
 ///   Conv of one channel, one window along a strided axis   it reads other elements
-///   Conv with pads behind a Mul by place            with a factor for each place of its window, it scales the weights
 ///   PRelu behind a product, one slope a channel     it wants a slope a column
 ///   AveragePool of a whole image of few channels    of bytes it gives the largest, with AVX2
 ///   Pad with 0 before MaxPool                       it fuses them, and pads with minus infinity

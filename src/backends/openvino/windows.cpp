@@ -479,38 +479,6 @@ Nodes strided_point_of_parts(Graph& graph, const Node& node, const Windows& w) {
     return std::move(instead.nodes);
 }
 
-//  x ──▶ Mul(by place) ──▶ Conv(k, pads) ──▶ y   ==>   x ──▶ Mul(by place) ──▶ Conv(k + 1, pads), its last row zeros
-// Where there are as many factors as the window has places, OpenVINO multiplies the weights by them, as if the window
-// stood still.
-Nodes window_of_factors(Graph& graph, const Node& node, const Windows& w) {
-    if (std::ranges::all_of(w.pads, [](std::int64_t n) { return n == 0; })) return {};
-    const Node* before = producer(graph, node.input(0));
-    if (before == nullptr || (!before->is("Mul") && !before->is("Div"))) return {};
-    const Tensor* factors = graph.constant(before->input(1));
-    if (factors == nullptr) factors = graph.constant(before->input(0));
-    if (factors == nullptr) return {};
-    const Shape& places = factors->shape();
-    const std::size_t axes = w.kernel.size();
-    for (std::size_t i = 0; i < axes && i < places.size(); ++i) {
-        const std::size_t axis = axes - 1 - i;
-        const std::int64_t count = places[places.size() - 1 - i];
-        if (count == 1 || count != w.kernel[axis]) continue;
-        const std::string& stem = node.output(0);
-        Numbers pads = w.pads, row(w.pads.size(), 0);
-        row[axes + axis] = 1;
-        Node convolution = node;
-        convolution.inputs[1] = graph.unique_name(stem + "_window");
-        convolution.erase_attribute("auto_pad");
-        convolution.erase_attribute("kernel_shape");
-        pads[axes + axis] += w.dilations[axis];
-        convolution.set("pads", std::move(pads));
-        const std::string more = add_constant(graph, stem + "_row", sizes_of_all_axes(row));
-        const std::string wider = convolution.inputs[1];
-        return {made("Pad", {node.input(1), more}, wider), std::move(convolution)};
-    }
-    return {};
-}
-
 } // namespace
 
 Nodes windows_as_onnx(Graph& graph, const Node& node, std::int64_t opset) {
@@ -527,8 +495,7 @@ Nodes windows_as_onnx(Graph& graph, const Node& node, std::int64_t opset) {
     if (!windows) return {};
     if (Nodes nodes = outputs_of_padding_alone(graph, node, *windows); !nodes.empty()) return nodes;
     if (Nodes nodes = one_window_of_one_channel(graph, node, *windows); !nodes.empty()) return nodes;
-    if (Nodes nodes = strided_point_of_parts(graph, node, *windows); !nodes.empty()) return nodes;
-    return window_of_factors(graph, node, *windows);
+    return strided_point_of_parts(graph, node, *windows);
 }
 
 } // namespace lathe::openvino
