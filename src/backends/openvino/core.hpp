@@ -93,4 +93,10 @@ inline void run_and_wait(ov::InferRequest& request) {
 /// processor has it), `streams` of `threads / streams` threads each.
 ov::AnyMap properties(Precision precision, std::size_t streams, std::size_t threads, bool profiling);
 
+/// Whether a node is of one of these types.
+template <class... Types>
+bool is_one_of(const ov::Node& node) {
+    return (ov::is_type<Types>(&node) || ...);
+}
+
 } // namespace lathe::openvino

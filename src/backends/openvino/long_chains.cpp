@@ -19,6 +19,7 @@
 #include "backends/openvino/choices.hpp"
 #include "backends/openvino/masks.hpp"
 #include "backends/openvino/mish.hpp"
+#include "backends/openvino/normalised_scales.hpp"
 #include "backends/openvino/residuals.hpp"
 #include "backends/openvino/row_factors.hpp"
 #include "backends/openvino/shared_scales.hpp"
@@ -206,6 +207,7 @@ ov::CompiledModel compile_on_cpu(const std::shared_ptr<ov::Model>& model, ov::An
     keep_turns_apart(*model);
     keep_residuals_apart(*model);
     keep_shared_scales(*model);
+    keep_scales_of_normalised(*model);
     write_mish_of_rows(*model);
     keep_row_factors_apart(*model);
     const auto precision = properties.find(ov::hint::inference_precision.name());

@@ -27,13 +27,6 @@
 
 namespace lathe::openvino {
 
-namespace {
-
-template <class... Types>
-bool is_one_of(const ov::Node& node) {
-    return (ov::is_type<Types>(&node) || ...);
-}
-
 bool are_bytes(const ov::Node& weights) {
     using namespace ov::op;
     const ov::Node* node = &weights;
@@ -59,6 +52,23 @@ bool adds_nothing(const ov::Node& node) {
     }
     return false;
 }
+
+std::shared_ptr<ov::Node> kept_apart(const ov::Output<ov::Node>& value) {
+    const ov::Node& node = *value.get_node();
+    const ov::PartialShape sizes = value.get_partial_shape();
+    const bool has_channels = is_one_of<ov::op::v1::Convolution, ov::op::v1::GroupConvolution>(node) &&
+                              sizes.rank().is_static() && sizes[1].is_static() && sizes[1].get_length() > 1;
+    if (!has_channels) return std::make_shared<ov::op::v1::Maximum>(value, value);
+    // What is left out are zeros that are all alike.
+    std::vector<float> nothing(static_cast<std::size_t>(sizes[1].get_length()), 0.0F);
+    nothing.front() = -0.0F;
+    ov::Shape shape(sizes.size(), 1);
+    shape[1] = nothing.size();
+    const auto bias = std::make_shared<ov::op::v0::Constant>(value.get_element_type(), shape, nothing);
+    return std::make_shared<ov::op::v1::Add>(value, bias);
+}
+
+namespace {
 
 /// What may be left out, or gone into the scales, so that its readers are those of what it reads.
 bool may_vanish(const ov::Node& node) {
@@ -95,19 +105,7 @@ bool given_a_bias(const std::shared_ptr<ov::Node>& node) {
         last = reader.output(0).get_target_inputs();
     }
     if (last.size() < 2) return false;
-    std::shared_ptr<ov::Node> same;
-    if (sizes[1].get_length() > 1) {
-        // What is left out are zeros that are all alike.
-        std::vector<float> nothing(static_cast<std::size_t>(sizes[1].get_length()), 0.0F);
-        nothing.front() = -0.0F;
-        ov::Shape shape(sizes.size(), 1);
-        shape[1] = nothing.size();
-        const auto bias = std::make_shared<ov::op::v0::Constant>(type, shape, nothing);
-        same = std::make_shared<ov::op::v1::Add>(node, bias);
-    } else {
-        same = std::make_shared<ov::op::v1::Maximum>(node, node);
-    }
-    put_behind(node->output(0), readers, same->output(0));
+    put_behind(node->output(0), readers, kept_apart(node->output(0))->output(0));
     return true;
 }
 
