@@ -20,6 +20,7 @@
 #include "backends/openvino/masks.hpp"
 #include "backends/openvino/mish.hpp"
 #include "backends/openvino/normalised_scales.hpp"
+#include "backends/openvino/perceptrons.hpp"
 #include "backends/openvino/residuals.hpp"
 #include "backends/openvino/row_factors.hpp"
 #include "backends/openvino/shared_scales.hpp"
@@ -208,6 +209,7 @@ ov::CompiledModel compile_on_cpu(const std::shared_ptr<ov::Model>& model, ov::An
     keep_residuals_apart(*model);
     keep_shared_scales(*model);
     keep_scales_of_normalised(*model);
+    keep_perceptrons_apart(*model);
     write_mish_of_rows(*model);
     keep_row_factors_apart(*model);
     const auto precision = properties.find(ov::hint::inference_precision.name());
