@@ -707,5 +707,25 @@ TEST(OpenVinoSemantics, SlicesFromTheEndMayEndInFront) {
     }
 }
 
+// Numbers whose squares are small beside what OpenVINO added to them.
+TEST(LpNormalization, DividesByTheNormAlone) {
+    for (const std::string opset : {"13", "18"}) {
+        for (const std::string p : {"1", "2"}) {
+            const std::string text = "opset " + opset +
+                                     "\ninput %x: float32[3, 2]\n%y = LpNormalization(%x) {axis = -1, p = " + p +
+                                     "}\noutput %y: float32[3, 2]\n";
+            HostTensor x("x", DataType::float32, {3, 2});
+            std::ranges::copy(std::vector<float>{3e-5F, -4e-5F, 0, 0, 5, 12}, x.as<float>().begin());
+            const std::vector<float> found = first_output(text, {x});
+            const std::vector<float> wanted = p == "1"
+                                                  ? std::vector<float>{3.0F / 7, -4.0F / 7, 0, 0, 5.0F / 17, 12.0F / 17}
+                                                  : std::vector<float>{0.6F, -0.8F, 0, 0, 5.0F / 13, 12.0F / 13};
+            ASSERT_EQ(found.size(), wanted.size());
+            for (std::size_t i = 0; i < wanted.size(); ++i)
+                EXPECT_NEAR(found[i], wanted[i], 1e-5) << opset << " " << p << " " << i;
+        }
+    }
+}
+
 } // namespace
 } // namespace lathe::test

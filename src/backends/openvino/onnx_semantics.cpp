@@ -577,7 +577,8 @@ void write_onnx_semantics(Graph& graph, std::int64_t opset) {
     }
     // What these give is looked at below.
     replace_each(graph, [&](const Node& node) {
-        return node.is("GatherElements") ? gathered_from_the_first(graph, node) : sums_of_einsum(graph, node, opset);
+        if (node.is("GatherElements")) return gathered_from_the_first(graph, node);
+        return node.is("LpNormalization") ? divided_by_norm(graph, node, opset) : sums_of_einsum(graph, node, opset);
     });
     {
         const bool dequantises =

@@ -24,6 +24,7 @@ namespace lathe::openvino {
 ///   the same of bytes that are scaled or shifted by channel   the same
 ///   Reduce... of bytes over axis 1 of three         it reads other elements where there are several samples
 ///   Reduce... behind an Unsqueeze                   the new axis is at another place
+///   LpNormalization                                 it adds to the norm what is not small beside small ones
 ///   Einsum that sums over an axis of one operand    as the reductions that it makes of it
 ///   GatherElements by fewer indices than data       it is refused, along other axes than the node's
 ///   Slice before GatherElements                     it is left out where it begins at 0

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -268,6 +269,23 @@ Nodes reductions_as_onnx(Graph& graph, const Node& node, std::int64_t opset, con
         return image;
     }
     return is_line ? reduction_of_image(graph, node, axes, opset, scaled) : Nodes{};
+}
+
+//  x ──▶ LpNormalization   ==>   x ──▶ ReduceL2 ──▶ Max(least float) ──▶ Div
+//                                └────────────────────────────────────────┘
+// OpenVINO adds a number to the sum of squares that is not small beside small ones. Of zeros alone, 0 / least is 0.
+Nodes divided_by_norm(Graph& graph, const Node& node, std::int64_t opset) {
+    const std::string &x = node.input(0), &y = node.output(0);
+    const DataType type = type_of(graph, x);
+    const std::int64_t p = node.int_or("p", 2);
+    if (!node.is("LpNormalization") || !is_floating(type) || (p != 1 && p != 2)) return {};
+    constexpr float least_half = 6.103515625e-5F;
+    const float least = type == DataType::float16 ? least_half : std::numeric_limits<float>::min();
+    const std::string norm = graph.unique_name(y + "_norm"), safe = graph.unique_name(y + "_safe");
+    Node sum = made(p == 1 ? "ReduceL1" : "ReduceL2", {x}, norm);
+    set_axes(graph, sum, {node.int_or("axis", -1)}, opset, 18);
+    return {std::move(sum), made("Max", {norm, add_scalar(graph, y + "_least", type, least)}, safe),
+            made("Div", {x, safe}, y)};
 }
 
 } // namespace lathe::openvino

@@ -12,4 +12,7 @@ Nodes reductions_as_onnx(Graph& graph, const Node& node, std::int64_t opset, con
 /// Sums over axes that one operand of an Einsum has alone, in front of it, or in its place where it has one operand.
 Nodes sums_of_einsum(Graph& graph, const Node& node, std::int64_t opset);
 
+/// What an LpNormalization is: x divided by its norm.
+Nodes divided_by_norm(Graph& graph, const Node& node, std::int64_t opset);
+
 } // namespace lathe::openvino
