@@ -290,6 +290,28 @@ TEST_P(QuantisedNeighbours, AnswerWithinTheStep) {
         EXPECT_NEAR(found[0].as<float>()[i], wanted[0].as<float>()[i], GetParam().most) << i;
 }
 
+// Between the windows is the bias of the channel.
+TEST(QuantisedConvTranspose, OfWindowsSmallerThanTheirStride) {
+    HostTensor x("x", DataType::uint8, {1, 1, 2, 2});
+    std::ranges::copy(std::vector<std::uint8_t>{100, 50, 200, 0}, x.as<std::uint8_t>().begin());
+    const auto found =
+        first_output("opset 17\ninput %x: uint8[1, 1, 2, 2]\nconst %s: float32[] = {0.01}\nconst %z: uint8[] = {0}\n"
+                     "const %n: uint8[] = {100}\nconst %w: int8[1, 3, 1, 1] = {100, 50, -100}\n"
+                     "const %ws: float32[3] = {0.01, 0.02, 0.005}\nconst %b: float32[3] = {0.25, -0.5, 0.75}\n"
+                     "%d = DequantizeLinear(%x, %s, %z)\n%f = DequantizeLinear(%w, %ws) {axis = 1}\n"
+                     "%c = ConvTranspose(%d, %f, %b) {strides = [2, 2]}\n%q = QuantizeLinear(%c, %s, %n)\n"
+                     "%y = DequantizeLinear(%q, %s, %n)\noutput %y: float32[1, 3, 3, 3]\n",
+                     {x});
+    ASSERT_EQ(found.size(), 27U);
+    const std::vector<float> weights{1, 1, -0.5F}, bias{0.25F, -0.5F, 0.75F}, corners{1, 0.5F, 2, 0};
+    for (std::size_t i = 0; i < found.size(); ++i) {
+        const std::size_t channel = i / 9, row = i % 9 / 3, column = i % 3;
+        const bool corner = row % 2 == 0 && column % 2 == 0;
+        const float product = corner ? corners[row + column / 2] * weights[channel] : 0;
+        EXPECT_NEAR(found[i], std::clamp(bias[channel] + product, -1.0F, 1.55F), 0.0101) << i;
+    }
+}
+
 // Sizes that only running tells, of the line and of the table.
 TEST(QuantisedGather, ATableOfOpenSizes) {
     const std::string line =

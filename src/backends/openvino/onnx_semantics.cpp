@@ -151,6 +151,27 @@ Nodes of_its_own(Graph& graph, const Node& node) {
     return {made("Max", {node.input(0), node.input(0)}, reader.input(0)), reader};
 }
 
+/// A ConvTranspose with a smaller window than stride: OpenVINO lets it quantise its result, and where no window is,
+/// each channel has the first one's bias and scale.
+bool leaves_places_out(const Graph& graph, const Node& node) {
+    if (!node.is("ConvTranspose")) return false;
+    const auto weights = graph.info_or_name(node.input(1)).shape();
+    const auto strides = node.ints_or("strides", {});
+    const auto dilations = node.ints_or("dilations", std::vector<std::int64_t>(strides.size(), 1));
+    if (!weights || weights->size() != strides.size() + 2 || dilations.size() != strides.size()) return false;
+    for (std::size_t i = 0; i < strides.size(); ++i)
+        if (((*weights)[i + 2] - 1) * dilations[i] + 1 < strides[i]) return true;
+    return false;
+}
+
+//  node ──▶ y   ==>   node ──▶ Max(v, v) ──▶ y
+Nodes quantised_by_others(Graph& graph, const Node& node) {
+    Node before = node;
+    before.outputs[0] = graph.unique_name(node.output(0) + "_found");
+    Node same = made("Max", {before.output(0), before.output(0)}, node.output(0));
+    return {std::move(before), std::move(same)};
+}
+
 /// A Pad of bytes by another number than 0, or along an axis of one element, where there is a zero point: OpenVINO pads
 /// by it, and by 0 bytes.
 bool pads_bytes_otherwise(const Graph& graph, const Node& node, std::int64_t opset) {
@@ -544,6 +565,7 @@ Nodes instead_of(Graph& graph, const Node& node, std::int64_t opset, const Quant
                             pads_bytes_otherwise(graph, node, opset) || gathers_scaled_bytes(graph, node, uses) ||
                             adds_axes_behind_columns(graph, node, uses)))
         return of_its_own(graph, node);
+    if (quantised.any() && leaves_places_out(graph, node)) return quantised_by_others(graph, node);
     if (node.is("Gather")) return quantised.any() ? gathered_in_a_row(graph, node, opset) : Nodes{};
     if (node.is("ReduceMax") || node.is("ReduceMin")) return infinite_extreme(graph, node);
     if (node.is("NonMaxSuppression")) return dropped_beyond_threshold(graph, node);

@@ -29,6 +29,7 @@ namespace lathe::openvino {
 ///   GatherElements by fewer indices than data       it is refused, along other axes than the node's
 ///   Slice before GatherElements                     it is left out where it begins at 0
 ///   LSTM, GRU, RNN of a sequence that others read too   they write over each other's values
+///   ConvTranspose with a window smaller than its stride, quantised behind   channels have the first one's bias
 ///   Pad of bytes by another number than 0           along one axis it pads with 0
 ///   AveragePool, MaxPool over columns of a product of bytes   it is refused
 ///   Gather by one index or a table, of a product or convolution of bytes   scales by channel meet other axes
