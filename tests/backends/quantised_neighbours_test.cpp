@@ -290,6 +290,38 @@ TEST_P(QuantisedNeighbours, AnswerWithinTheStep) {
         EXPECT_NEAR(found[0].as<float>()[i], wanted[0].as<float>()[i], GetParam().most) << i;
 }
 
+// What was learned as rows, and goes through layers as they are or repeated for each sample, is what it is as an input.
+TEST(QuantisedConstants, GoThroughLayersAsInputsDo) {
+    const std::string numbers = "{0.7, -1.1, 0.32, 1.9, -0.41, 0.08}";
+    const std::string layers =
+        "const %s: float32[] = {0.03}\nconst %z: uint8[] = {121}\nconst %u: uint8[] = {0}\n"
+        "const %w: int8[3, 4] = {100, -50, 25, 80, -120, 60, 90, -70, 30, 20, -10, 110}\n"
+        "const %ws: float32[4] = {0.01, 0.02, 0.003, 0.005}\nconst %b: float32[4] = {0.5, -1, 0.25, 2}\n"
+        "const %v: int8[4, 2] = {127, -30, 64, -99, 45, 10, 3, 77}\nconst %vs: float32[2] = {0.01, 0.006}\n"
+        "const %a: float32[2] = {-0.5, 1}\n%q = QuantizeLinear(%r, %s, %z)\n%d = DequantizeLinear(%q, %s, %z)\n"
+        "%f = DequantizeLinear(%w, %ws) {axis = 1}\n%m = MatMul(%d, %f)\n%p = Add(%m, %b)\n%t = Relu(%p)\n"
+        "%tq = QuantizeLinear(%t, %s, %u)\n%td = DequantizeLinear(%tq, %s, %u)\n"
+        "%g = DequantizeLinear(%v, %vs) {axis = 1}\n%n = MatMul(%td, %g)\n%o = Add(%n, %a)\n"
+        "%oq = QuantizeLinear(%o, %s, %z)\n%od = DequantizeLinear(%oq, %s, %z)\n";
+    HostTensor rows("r", DataType::float32, {1, 2, 3}), x("x", DataType::float32, {2, 2, 2});
+    std::ranges::copy(std::vector<float>{0.7F, -1.1F, 0.32F, 1.9F, -0.41F, 0.08F}, rows.as<float>().begin());
+    std::ranges::copy(noise(8, 5), x.as<float>().begin());
+    const auto wanted =
+        first_output("opset 17\ninput %r: float32[1, 2, 3]\n" + layers + "output %od: float32[1, 2, 2]\n", {rows});
+    ASSERT_EQ(wanted.size(), 4U);
+    const std::string repeated = "const %c: float32[1, 2, 3] = " + numbers +
+                                 "\nconst %k: int64[3] = {2, 2, 3}\n%r = Expand(%c, %k)\n",
+                      as_it_is = "const %r: float32[1, 2, 3] = " + numbers + "\n";
+    for (const std::string& given : {as_it_is, repeated}) {
+        const auto found = first_output("opset 17\ninput %x: float32[2, 2, 2]\n" + given + layers +
+                                            "%y = Add(%x, %od)\noutput %y: float32[2, 2, 2]\n",
+                                        {x});
+        ASSERT_EQ(found.size(), 8U);
+        for (std::size_t i = 0; i < found.size(); ++i)
+            EXPECT_NEAR(found[i], x.as<float>()[i] + wanted[i % 4], 0.0301) << i; // a step
+    }
+}
+
 // Between the windows is the bias of the channel.
 TEST(QuantisedConvTranspose, OfWindowsSmallerThanTheirStride) {
     HostTensor x("x", DataType::uint8, {1, 1, 2, 2});

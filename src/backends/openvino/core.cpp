@@ -11,6 +11,7 @@
 #include <openvino/op/util/multi_subgraph_base.hpp>
 
 #include "backends/openvino/branches.hpp"
+#include "backends/openvino/constant_rows.hpp"
 #include "backends/openvino/known_wrong.hpp"
 #include "backends/openvino/long_chains.hpp"
 #include "backends/openvino/missing_operators.hpp"
@@ -287,6 +288,7 @@ Result<std::shared_ptr<ov::Model>> to_openvino(const Model& given, const WeightL
             leave_out_windows_behind(*result);
             keep_sequence_axis(*result);
             keep_place_factors_apart(*result);
+            keep_constant_rows(*result);
             LATHE_CHECK(check_ranks(*result));
             return result;
         });
