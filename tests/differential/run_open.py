@@ -73,10 +73,33 @@ def opened(model, feeds):
     return {size: {name: drawn(like, size) for name, like in feeds.items()} for size in SIZES}
 
 
+def swapped(model):
+    """The network that takes the other branch of each If; None where there is none."""
+    other = onnx.ModelProto()
+    other.CopyFrom(model)
+
+    def swap(graph):
+        found = False
+        for node in graph.node:
+            for attribute in node.attribute:
+                if attribute.name in ("then_branch", "else_branch"):
+                    attribute.name = "else_branch" if attribute.name == "then_branch" else "then_branch"
+                    found = True
+                if attribute.type == onnx.AttributeProto.GRAPH:
+                    found = swap(attribute.g) or found
+        return found
+
+    return other if swap(other.graph) else None
+
+
 def answers(model, inputs):
     """By size, what ONNX Runtime gives; None where sizes are not what decides, numbers are none or roundings decide."""
     try:
         wanted = {size: evaluate(model, feeds) for size, feeds in inputs.items()}
+        if other := swapped(model):  # which may hold its size as well
+            for size, feeds in inputs.items():
+                if any(a.shape != b.shape for a, b in zip(evaluate(other, feeds), wanted[size])):
+                    return None
     except Exception:  # noqa: BLE001: a constant of the network holds its size
         return None
     for size, outputs in wanted.items():
