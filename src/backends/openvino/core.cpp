@@ -10,6 +10,7 @@
 #include <openvino/op/constant.hpp>
 #include <openvino/op/util/multi_subgraph_base.hpp>
 
+#include "backends/openvino/body_shapes.hpp"
 #include "backends/openvino/branches.hpp"
 #include "backends/openvino/constant_rows.hpp"
 #include "backends/openvino/known_wrong.hpp"
@@ -164,6 +165,7 @@ Result<std::string> serialize(Model changed, const WeightLimits& limits, std::ve
     if (changed.opset() >= 9 && has_misread_constant(changed.graph)) compute_misread_constants(changed.graph);
     // What windows read, and how some others are written, depends on types and sizes. What has none stays as it is.
     (void)infer_shapes(changed, {});
+    give_shapes_to_bodies(changed);
     const bool rounds_open_up = std::ranges::any_of(changed.graph.nodes, [&](const auto& node) {
         if (node->int_or("ceil_mode", 0) == 0) return false;
         const auto shape = changed.graph.info_or_name(node->input(0)).shape();
