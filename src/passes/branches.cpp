@@ -25,18 +25,6 @@ void count_definitions(const Graph& graph, Definitions& definitions) {
         for_each_subgraph(*node, [&](const Graph& inner) { count_definitions(inner, definitions); });
 }
 
-/// The constant that a value is, here or in the graphs around.
-const Tensor* known_constant(const Graph& graph, const PassContext& context, const std::string& value) {
-    if (const Tensor* own = graph.constant(value)) return own;
-    const Graph* inner = &graph;
-    for (auto outer = context.around.rbegin(); outer != context.around.rend(); ++outer) {
-        const Tensor* found = (*outer)->constant(value);
-        if (found != nullptr) return defined_names(*inner).contains(value) ? nullptr : found;
-        inner = *outer;
-    }
-    return nullptr;
-}
-
 /// The branch that is always taken; nullptr where that is not known, or the node is not as ONNX has it.
 Graph* taken_branch(const Graph& graph, const PassContext& context, Node& node) {
     if (!node.is("If") || node.inputs.size() != 1) return nullptr;

@@ -415,4 +415,15 @@ std::optional<std::vector<std::int64_t>> constant_pads(const Graph& graph, const
     return pads;
 }
 
+const Tensor* known_constant(const Graph& graph, const PassContext& context, const std::string& value) {
+    if (const Tensor* own = graph.constant(value)) return own;
+    const Graph* inner = &graph;
+    for (auto outer = context.around.rbegin(); outer != context.around.rend(); ++outer) {
+        const Tensor* found = (*outer)->constant(value);
+        if (found != nullptr) return defined_names(*inner).contains(value) ? nullptr : found;
+        inner = *outer;
+    }
+    return nullptr;
+}
+
 } // namespace lathe

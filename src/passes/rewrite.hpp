@@ -100,6 +100,8 @@ bool same_dimension(const Dimension& a, const Dimension& b);
 std::optional<Shape> known_sizes(const Graph& graph, const std::string& value);
 /// Of a constant that is one integer.
 std::optional<std::int64_t> constant_integer(const Graph& graph, const std::string& value);
+/// The constant that a value is, here or in the graphs around.
+const Tensor* known_constant(const Graph& graph, const PassContext& context, const std::string& value);
 /// Whether the value is Gather(Shape(of `data` or of what surely has its shape), axis).
 bool is_size_of(const Graph& graph, const Uses& uses, const std::string& value, const std::string& data,
                 std::size_t axis);

@@ -3,6 +3,7 @@
 
 #include "passes/passes.hpp"
 #include "passes/rewrite.hpp"
+#include "passes/sequence_loops.hpp"
 
 namespace lathe::passes {
 namespace {
@@ -160,7 +161,9 @@ Result<bool> fold_sequences(Graph& graph, PassContext& context) {
     static const std::vector<Rule> rules{{Pattern::op("SequenceAt"), take_element},
                                          {Pattern::op("SequenceLength"), take_length},
                                          {Pattern::op("ConcatFromSequence"), join_elements}};
-    return rewrite(graph, context, rules);
+    LATHE_TRY(const bool unrolled, unroll_sequence_loops(graph, context));
+    LATHE_TRY(const bool changed, rewrite(graph, context, rules));
+    return unrolled || changed;
 }
 
 } // namespace lathe::passes

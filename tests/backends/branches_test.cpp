@@ -1,4 +1,5 @@
 // An If that OpenVINO could not compile becomes the branch that it takes.
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -91,6 +92,24 @@ TEST(OpenVino, TheResultOfAnIfIsKeptWhereSizesGrow) {
             }
         }
     }
+}
+
+// What torch.tensor_split becomes: its parts are read out of a sequence that a Loop of known turns fills.
+TEST(Sequences, OfALoopOfKnownTurnsAreTensors) {
+    HostTensor x("x", DataType::float32, {4});
+    std::ranges::copy(std::vector<float>{1, 2, 3, 4}, x.as<float>().begin());
+    const auto found = first_output(
+        "opset 13\ninput %x: float32[4]\nconst %turns: int64[] = {2}\nconst %go: bool[] = {true}\n"
+        "const %zero: int64[] = {0}\nconst %one: int64[] = {1}\nconst %ends: int64[3] = {0, 1, 3}\n"
+        "const %axis: int64[1] = {0}\n%e = SequenceEmpty() {dtype = 1}\n"
+        "%s = Loop(%turns, %go, %e) {body = graph {\n    input %i: int64[]\n    input %g: bool[]\n"
+        "    input %q: undefined\n    const %next: int64[] = {1}\n    %h = Identity(%g)\n    %n = Add(%i, %next)\n"
+        "    %f = Gather(%ends, %i)\n    %l = Gather(%ends, %n)\n    %fs = Unsqueeze(%f, %axis)\n"
+        "    %ls = Unsqueeze(%l, %axis)\n    %p = Slice(%x, %fs, %ls, %axis)\n    %t = SequenceInsert(%q, %p)\n"
+        "    output %h: bool[]\n    output %t: undefined\n}}\n"
+        "%a = SequenceAt(%s, %zero)\n%b = SequenceAt(%s, %one)\n%y = Mul(%a, %b)\noutput %y: float32[2]\n",
+        {x});
+    EXPECT_EQ(found, (std::vector<float>{2, 3}));
 }
 
 } // namespace

@@ -23,10 +23,6 @@ std::vector<Refusal> refusals() {
         {"Sequence",
          "%s = SequenceConstruct(%x, %x) {name = \"pair\"}\n%t = SequenceErase(%s, %one)\n%y = SequenceAt(%t, %one)\n",
          ErrorCode::unsupported, "OpenVINO has no form of SequenceConstruct", "node pair"},
-        {"SequenceOfParts",
-         "%s = SequenceConstruct(%x, %x) {name = \"pair\"}\n%a = SequenceAt(%s, %one)\n%t = SequenceInsert(%s, %a)\n"
-         "%y = ConcatFromSequence(%t) {axis = 0}\n",
-         ErrorCode::unsupported, "OpenVINO has no form of SequenceConstruct", "node pair"},
         {"NoRule", "%d = Det(%x) {name = \"determinant\"}\n%y = Add(%x, %d)\n", ErrorCode::unsupported,
          "OpenVINO has no form of Det", "node determinant"},
         {"OtherDomain", "%y = com.example::Foo(%x) {name = \"mystery\"}\n", ErrorCode::unsupported,

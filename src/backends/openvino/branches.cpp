@@ -11,10 +11,10 @@ namespace lathe::openvino {
 
 namespace {
 
-bool has_branches(const Graph& graph) {
+bool has_questions(const Graph& graph) {
     return std::ranges::any_of(graph.nodes, [](const auto& node) {
-        bool found = node->is("If");
-        for_each_subgraph(*node, [&](const Graph& body) { found = found || has_branches(body); });
+        bool found = node->is("If") || (node->domain.empty() && node->op_type.find("Sequence") != std::string::npos);
+        for_each_subgraph(*node, [&](const Graph& body) { found = found || has_questions(body); });
         return found;
     });
 }
@@ -41,9 +41,10 @@ Result<void> settle_branches(Model& model) {
     static const Pass answers[] = {{"fold-shapes", "", passes::fold_shapes},
                                    {"fold-constants", "", passes::fold_constants},
                                    {"inline-branches", "", passes::inline_branches},
+                                   {"fold-sequences", "", passes::fold_sequences},
                                    {"remove-no-ops", "", passes::remove_no_ops}};
     const auto infer = [](Model& of) { return infer_shapes(of, {true, false}); };
-    for (std::size_t round = 0; round < max_pass_rounds && has_branches(model.graph); ++round) {
+    for (std::size_t round = 0; round < max_pass_rounds && has_questions(model.graph); ++round) {
         LATHE_TRY(const bool changed, apply_round(answers, model, infer));
         if (!changed) break;
     }
