@@ -75,5 +75,28 @@ TEST(Rotations, WhatIsNoneStays) {
     EXPECT_EQ(count(other_head, "Concat"), 1U) << "its first row is none of what is turned";
 }
 
+// A part is turned, joined with the rest, and put out as it is as well.
+TEST(Rotations, OfAPartThatOthersReadAreTheirs) {
+    HostTensor x("x", DataType::float32, {1, 3, 2, 8}), cosine("c", DataType::float32, {1, 3, 4}), sine = cosine;
+    sine.name = "s";
+    std::ranges::copy(test::noise(48, 5), x.as<float>().begin());
+    std::ranges::copy(test::noise(12, 6), cosine.as<float>().begin());
+    std::ranges::copy(test::noise(12, 7), sine.as<float>().begin());
+    const auto outputs = test::outputs_of(
+        "opset 17\ninput %x: float32[1, 3, 2, 8]\ninput %c: float32[1, 3, 4]\ninput %s: float32[1, 3, 4]\n"
+        "const %zero: int64[1] = {0}\nconst %one: int64[1] = {1}\nconst %two: int64[1] = {2}\n"
+        "const %four: int64[1] = {4}\nconst %eight: int64[1] = {8}\nconst %last: int64[1] = {3}\n"
+        "%h = Transpose(%x) {perm = [0, 2, 1, 3]}\n%cu = Unsqueeze(%c, %one)\n%su = Unsqueeze(%s, %one)\n"
+        "%p = Slice(%h, %zero, %four, %last)\n%rest = Slice(%h, %four, %eight, %last)\n%m = Mul(%p, %cu)\n"
+        "%b = Slice(%p, %two, %four, %last)\n%a = Slice(%p, %zero, %two, %last)\n%n = Neg(%b)\n"
+        "%k = Concat(%n, %a) {axis = -1}\n%q = Mul(%k, %su)\n%r = Add(%m, %q)\n"
+        "%y = Concat(%r, %rest) {axis = -1}\noutput %y: float32[1, 2, 3, 8]\noutput %r: float32[1, 2, 3, 4]\n",
+        {x, cosine, sine});
+    ASSERT_EQ(outputs.size(), 2U);
+    ASSERT_EQ(outputs[1].shape, (Shape{1, 2, 3, 4}));
+    for (std::size_t i = 0; i < outputs[1].as<float>().size(); ++i)
+        EXPECT_EQ(outputs[1].as<float>()[i], outputs[0].as<float>()[i / 4 * 8 + i % 4]) << i;
+}
+
 } // namespace
 } // namespace lathe

@@ -291,6 +291,7 @@ Result<std::shared_ptr<ov::Model>> to_openvino(const Model& given, const WeightL
             keep_sequence_axis(*result);
             keep_place_factors_apart(*result);
             keep_constant_rows(*result);
+            keep_shared_rotations(*result);
             LATHE_CHECK(check_ranks(*result));
             return result;
         });

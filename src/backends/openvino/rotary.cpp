@@ -1,12 +1,19 @@
 #include "backends/openvino/rotary.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
+
+#include <openvino/op/add.hpp>
+#include <openvino/op/concat.hpp>
+#include <openvino/op/maximum.hpp>
+#include <openvino/op/multiply.hpp>
 
 #include "onnx/onnx.hpp"
 #include "passes/rewrite.hpp"
@@ -223,6 +230,24 @@ void write_rotations(Model& model) {
     const std::vector<Rule> rules{{Pattern::op("Reshape"), turn_by_gather}, {Pattern::op("Concat"), Joined{}}};
     (void)rewrite(model.graph, context, rules); // fails only where it does not end, and each of these shortens
     remove_dead(model.graph);
+}
+
+void keep_shared_rotations(ov::Model& model) {
+    change_nodes(model, [](const std::shared_ptr<ov::Node>& node) {
+        if (!ov::is_type<ov::op::v0::Concat>(node)) return false;
+        bool changed = false;
+        for (std::size_t i = 0; i < node->get_input_size(); ++i) {
+            const ov::Output<ov::Node> part = node->input_value(i);
+            const ov::Node& sum = *part.get_node();
+            if (!ov::is_type<ov::op::v1::Add>(&sum) || part.get_target_inputs().size() < 2 ||
+                !ov::is_type<ov::op::v1::Multiply>(sum.get_input_node_ptr(0)) ||
+                !ov::is_type<ov::op::v1::Multiply>(sum.get_input_node_ptr(1)))
+                continue;
+            node->input(i).replace_source_output(std::make_shared<ov::op::v1::Maximum>(part, part));
+            changed = true;
+        }
+        return changed;
+    });
 }
 
 } // namespace lathe::openvino
