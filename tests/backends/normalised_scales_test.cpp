@@ -79,5 +79,29 @@ TEST_P(ScalesOfNormalised, CountBesideTheEpsilon) {
 INSTANTIATE_TEST_SUITE_P(Table, ScalesOfNormalised, testing::ValuesIn(normalised_cases()),
                          [](const auto& info) { return info.param.name; });
 
+// Steps of a sequence that a mask was put over, of which the first is nothing.
+TEST(MasksOfSteps, AreNoScales) {
+    const std::string given = "const %mask: float32[1, 3, 1] = {0, 1, 1}\n",
+                      computed = "%sizes = Shape(%x)\n%n = Gather(%sizes, %one)\n%steps = Range(%zero, %n, %one)\n"
+                                 "%late = Greater(%steps, %zero)\n%f = Cast(%late) {to = 1}\n"
+                                 "const %axes: int64[2] = {0, 2}\n%mask = Unsqueeze(%f, %axes)\n";
+    HostTensor x("x", DataType::float32, {2, 3, 4});
+    std::ranges::copy(noise(x.as<float>().size(), 5), x.as<float>().begin());
+    for (const std::string& mask : {given, computed}) {
+        const auto outputs = outputs_of(
+            "opset 21\ninput %x: float32[2, 3, 4]\nconst %zero: int64[] = {0}\nconst %one: int64[] = {1}\n" + mask +
+                "const %s: float32[] = {0.02}\nconst %z: uint8[] = {121}\n"
+                "const %q: int8[4, 2] = {1, 20, 30, -40, 5, 6, -70, 8}\nconst %qs: float32[] = {0.01}\n"
+                "%xq = QuantizeLinear(%x, %s, %z)\n%d = DequantizeLinear(%xq, %s, %z)\n"
+                "%qd = DequantizeLinear(%q, %qs)\n%u = MatMul(%d, %qd)\n%t = Tanh(%x)\n%a = Mul(%t, %mask)\n"
+                "%g = Gather(%a, %zero) {axis = 1}\n%e = Mul(%x, %mask)\n%h = Gather(%e, %one) {axis = 1}\n"
+                "%y = Add(%g, %h)\noutput %y: float32[2, 4]\noutput %u: float32[2, 3, 2]\n",
+            {x});
+        ASSERT_EQ(outputs.size(), 2U);
+        for (std::size_t i = 0; i < outputs[0].as<float>().size(); ++i)
+            EXPECT_NEAR(outputs[0].as<float>()[i], x.as<float>()[i / 4 * 12 + 4 + i % 4], 1e-6) << i;
+    }
+}
+
 } // namespace
 } // namespace lathe::test

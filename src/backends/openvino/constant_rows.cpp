@@ -25,10 +25,10 @@ namespace lathe::openvino {
 
 namespace {
 
-using Nodes = std::unordered_set<const ov::Node*>;
+using ConstantNodes = std::unordered_set<const ov::Node*>;
 
 /// Sizes are constant, too, where they are fixed.
-bool is_constant(const ov::Node& node, const Nodes& constant) {
+bool is_constant(const ov::Node& node, const ConstantNodes& constant) {
     using namespace ov::op;
     if (is_one_of<v0::Constant, v0::ShapeOf, v3::ShapeOf>(node)) return true;
     if (node.get_input_size() == 0 || dynamic_cast<const util::MultiSubGraphOp*>(&node) != nullptr) return false;
@@ -67,7 +67,7 @@ void keep_constant_rows(ov::Model& model) {
         return (type.is_real() || type.is_integral_number()) && type != ov::element::boolean;
     });
     if (input == model.get_parameters().end()) return;
-    Nodes constant, done;
+    ConstantNodes constant, done;
     for (const auto& node : model.get_ordered_ops()) {
         if (!is_constant(*node, constant)) continue;
         const bool layer = is_one_of<v0::MatMul, v1::Convolution, v1::GroupConvolution>(*node);
@@ -81,6 +81,13 @@ void keep_constant_rows(ov::Model& model) {
         }
     }
     if (!done.empty()) model.validate_nodes_and_infer_types();
+}
+
+std::unordered_set<const ov::Node*> constant_nodes(const ov::Model& model) {
+    ConstantNodes constant;
+    for (const auto& node : model.get_ordered_ops())
+        if (is_constant(*node, constant)) constant.insert(node.get());
+    return constant;
 }
 
 } // namespace lathe::openvino

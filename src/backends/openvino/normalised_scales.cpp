@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <unordered_set>
 #include <vector>
 
 #include <openvino/op/ops.hpp>
@@ -13,6 +14,7 @@
 #include <openvino/op/util/multi_subgraph_base.hpp>
 #include <openvino/op/util/pad_base.hpp>
 
+#include "backends/openvino/constant_rows.hpp"
 #include "backends/openvino/shared_scales.hpp"
 
 namespace lathe::openvino {
@@ -121,10 +123,42 @@ void keep_apart(ov::Model& model) {
     });
 }
 
+/// Whether a value is multiplied by a constant that OpenVINO may take for scales, and that has a zero, or may have one
+/// where it is computed.
+bool masks(const ov::Node& node, const std::unordered_set<const ov::Node*>& constants) {
+    if (!ov::is_type<ov::op::v1::Multiply>(&node) || !node.get_output_element_type(0).is_real()) return false;
+    for (const std::size_t at : {0, 1}) {
+        if (!constants.contains(node.get_input_node_ptr(at)) || constants.contains(&node)) continue;
+        if (node.get_input_partial_shape(at).is_dynamic() || !may_be_scale(node, at)) continue;
+        const auto constant = ov::as_type_ptr<ov::op::v0::Constant>(node.get_input_node_shared_ptr(at));
+        if (constant == nullptr) return true;
+        const auto numbers = constant->cast_vector<float>();
+        if (std::ranges::find(numbers, 0.0F) != numbers.end()) return true;
+    }
+    return false;
+}
+
+void keep_masks_apart(ov::Model& model) {
+    const auto constants = constant_nodes(model);
+    change_nodes(model, [&](const std::shared_ptr<ov::Node>& node) {
+        if (!masks(*node, constants)) return false;
+        const auto readers = node->output(0).get_target_inputs();
+        const bool reaches_out = std::ranges::all_of(
+            readers, [](const auto& reader) { return ov::is_type<ov::op::v0::Result>(reader.get_node()); });
+        if (reaches_out) return false;
+        const auto same = kept_apart(node->output(0));
+        for (ov::Input<ov::Node> reader : readers)
+            if (!ov::is_type<ov::op::v0::Result>(reader.get_node())) reader.replace_source_output(same);
+        return true;
+    });
+}
+
 } // namespace
 
 void keep_scales_of_normalised(ov::Model& model) {
-    if (quantises(model)) keep_apart(model);
+    if (!quantises(model)) return;
+    keep_apart(model);
+    keep_masks_apart(model);
 }
 
 } // namespace lathe::openvino
