@@ -42,6 +42,11 @@ std::vector<Normalised> normalised_cases() {
         {"FactorOfGroups", half, "%y = GroupNormalization(%m, %c, %o) {epsilon = 0.001, num_groups = 3}\n"},
         {"Convolution", convolution + "%m = Identity(%p)\n", instances},
         {"ConvolutionAndRelu", convolution + "%m = Relu(%p)\n", instances},
+        {"ConvolutionAndClip",
+         "const %low: float32[] = {-0.02}\nconst %high: float32[] = {0.03}\n"
+         "const %k: int8[3, 3, 1] = {1, 50, -3, 4, 100, 6, 7, -80, 9}\nconst %ks: float32[] = {0.01}\n"
+         "%kd = DequantizeLinear(%k, %ks)\n%p = Conv(%d, %kd)\n%m = Clip(%p, %low, %high)\n",
+         instances},
         {"ConvolutionOfRows", convolution + "%m = Identity(%p)\n"},
     };
 }

@@ -58,6 +58,9 @@ std::vector<const ov::Node*> scaled_inputs(const ov::Node& node) {
         if (constant && !adds_nothing(node)) return {};
         return {node.get_input_node_ptr(0), node.get_input_node_ptr(1)};
     }
+    // As a Clip is read.
+    if (is_one_of<v1::Maximum, v1::Minimum>(node) && (reads_constant(node, 0) || reads_constant(node, 1)))
+        return {node.get_input_node_ptr(reads_constant(node, 0) ? 1 : 0)};
     if (ov::is_type<v0::Concat>(&node)) {
         std::vector<const ov::Node*> all;
         for (std::size_t i = 0; i < node.get_input_size(); ++i)
