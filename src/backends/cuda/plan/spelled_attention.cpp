@@ -20,14 +20,15 @@ bool goes_into_softmax(const Site& site) {
     return readers.size() == 1 && site.uses.use_count(site.root.output(0)) == 1 && readers.front()->is("Softmax");
 }
 
-/// Whether sums alone are between a value and the Softmax that reads it.
+/// Whether sums and bounds alone are between a value and the Softmax that reads it.
 bool leads_to_softmax(const Site& site, std::string value) {
     for (int steps = 0; steps < 6; ++steps) {
         const auto& readers = site.uses.consumers(value);
         if (readers.size() != 1 || site.uses.use_count(value) != 1) return false;
         if (readers.front()->is("Softmax")) return true;
-        if (!readers.front()->is("Add") && !readers.front()->is("Reshape")) return false;
-        value = readers.front()->output(0);
+        const Node& reader = *readers.front();
+        if (!reader.is("Add") && !reader.is("Reshape") && !reader.is("Max") && !reader.is("Clip")) return false;
+        value = reader.output(0);
     }
     return false;
 }
@@ -126,6 +127,70 @@ bool masks_together(const Site& site) {
         return true;
     }
     return false;
+}
+
+/// Whether a mask holds no infinity: constants, or a choice between two numbers.
+bool is_finite_mask(const Site& site, const std::string& mask, int depth = 4) {
+    if (const Tensor* constant = site.graph.constant(mask)) {
+        if (constant->type() != DataType::float32) return false;
+        const std::vector<float> numbers = constant->to_floats();
+        return std::all_of(numbers.begin(), numbers.end(), [](float v) { return std::isfinite(v); });
+    }
+    const Node* choice = site.uses.producer(mask);
+    if (choice != nullptr && choice->is("Mul")) { // as scale_before_mask leaves it
+        const auto factor = scalar_of(site.graph, choice->input(1));
+        return depth > 0 && factor && std::abs(*factor) <= 1 && is_finite_mask(site, choice->input(0), depth - 1);
+    }
+    if (choice == nullptr || !choice->is("Where")) return false;
+    const auto second = scalar_of(site.graph, choice->input(1)), third = scalar_of(site.graph, choice->input(2));
+    return second && third && std::isfinite(*second) && std::isfinite(*third);
+}
+
+//  Max(Add(scores, mask), lowest) -> Softmax   ==>   Add(scores, mask) -> Softmax
+// As OPT, XGLM and BART's older decoders keep a sum of two masks from overflowing.
+bool bound_of_masked(const Site& site) {
+    Graph& graph = site.graph;
+    Node& root = site.root;
+    const bool clip = root.is("Clip");
+    if (root.inputs.size() < 2 || (root.inputs.size() > 2 && !(clip && root.input(2).empty())) ||
+        !leads_to_softmax(site, root.output(0)))
+        return false;
+    const std::size_t at = !clip && scalar_of(graph, root.input(0)) ? 0 : 1;
+    const auto bound = scalar_of(graph, root.input(at));
+    const Node* sum = site.uses.producer(root.input(1 - at));
+    if (!bound || !(*bound <= absorbing) || sum == nullptr || !sum->is("Add") ||
+        dims_of(graph, root.input(1 - at)) != dims_of(graph, root.output(0)) ||
+        (!is_finite_mask(site, sum->input(0)) && !is_finite_mask(site, sum->input(1))))
+        return false;
+    become(root, make_node("Add", {sum->input(0), sum->input(1)}), root);
+    return true;
+}
+
+//  Mul(Add(scores, mask), factor) -> Softmax   ==>   Add(Mul(scores, factor), Mul(mask, factor)) -> Softmax
+// CodeGen scales what is masked; attention scales its products. A factor above one could make infinities of a mask.
+bool scale_before_mask(const Site& site) {
+    Graph& graph = site.graph;
+    Node& root = site.root;
+    const DataType type = type_of(graph, root.output(0));
+    if (type == DataType::undefined || !leads_to_softmax(site, root.output(0))) return false;
+    const std::size_t at = scalar_of(graph, root.input(0)) ? 0 : 1;
+    const auto factor = scalar_of(graph, root.input(at));
+    const Node* sum = site.uses.producer(root.input(1 - at));
+    if (!factor || (root.is("Div") && at == 0) || sum == nullptr || !sum->is("Add") ||
+        site.uses.use_count(root.input(1 - at)) != 1)
+        return false;
+    const float scale = root.is("Div") ? 1 / *factor : *factor;
+    const Shape dims = dims_of(graph, root.output(0));
+    const std::size_t from = dims_of(graph, sum->input(0)) == dims ? 0 : 1;
+    const Shape mask = dims_of(graph, sum->input(1 - from));
+    if (!(std::abs(scale) <= 1) || dims_of(graph, sum->input(from)) != dims || mask.empty() ||
+        element_count(mask) >= element_count(dims))
+        return false;
+    const std::string number = add_scalar(graph, "scale", type, scale);
+    const std::string scores = add_before(site, make_node("Mul", {sum->input(from), number}), type, dims);
+    const std::string scaled = add_before(site, make_node("Mul", {sum->input(1 - from), number}), type, mask);
+    become(root, make_node("Add", {scores, scaled}), root);
+    return true;
 }
 
 Node turned_keys(const std::string& keys) {
@@ -399,6 +464,8 @@ std::vector<Rule> attention_spellings() {
         Rule{Pattern::op("Add"), mask_of_rank_4},
         Rule{Pattern::op("Add"), causal_apart},
         Rule{Pattern::op("Add"), masks_together},
+        Rule{Pattern::op("Max|Clip"), bound_of_masked},
+        Rule{Pattern::op("Mul|Div"), scale_before_mask},
         Rule{Pattern::op("Reshape", {Pattern::op("Transpose", {Pattern::op("Reshape", {Pattern::any("x")})}, "turn")}),
              transpose_of_heads},
         Rule{Pattern::op("Transpose", {Pattern::op("Mul|Div", {}, "scale").used_once()}), transpose_before_scale},

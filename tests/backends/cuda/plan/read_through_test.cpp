@@ -182,6 +182,13 @@ const std::vector<MovedCase>& moved_cases() {
                "%y = MatMul(%e, %v)\noutput %y: float32[6, 8, 16]\n"),
          {{6, 8, 16}, {6, 8, 16}, {6, 8, 16}, {2, 1, 8, 8}},
          {{"attention", 1}}},
+        {"masked scores that are scaled and kept above the lowest number", // CodeGen, XGLM
+         begin("input %q: float32[2, 2, 8, 16]\ninput %k: float32[2, 2, 8, 16]\ninput %v: float32[2, 2, 8, 16]\n"
+               "input %w_m: float32[1, 1, 8, 8]\nconst %f: float32[] = {4.0}\nconst %low: float32[] = {-3.4e38}\n"
+               "%t = Transpose(%k) {perm = [0, 1, 3, 2]}\n%m = MatMul(%q, %t)\n%s = Add(%m, %w_m)\n%d = Div(%s, %f)\n"
+               "%b = Max(%d, %low)\n%p = Softmax(%b)\n%y = MatMul(%p, %v)\noutput %y: float32[2, 2, 8, 16]\n"),
+         heads,
+         {{"attention", 1}}},
         {"indices that are the same for all heads", // DeBERTa
          begin("input %x: float32[6, 8, 20]\nconst %i: int64[1, 1, 4] = {3, -1, 0, 19}\n"
                "const %to: int64[3] = {6, 8, 4}\n%r = Relu(%x)\n%e = Expand(%i, %to)\n"
