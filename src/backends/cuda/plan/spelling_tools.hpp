@@ -14,6 +14,14 @@ Shape dims_of(const Graph& graph, const std::string& value);
 /// Of a constant that is one number.
 std::optional<float> scalar_of(const Graph& graph, const std::string& value);
 
+/// The one slice of a value along one axis, from its node.
+struct AxisPart {
+    std::string whole;
+    std::size_t axis = 0;
+    std::int64_t start = 0, step = 1;
+};
+std::optional<AxisPart> cut_of(const Site& site, const std::string& value);
+
 /// Layer normalisation over several axes, by factors that are computed, or with its statistics as results.
 Rule norm_spelling(std::int64_t opset);
 /// GroupNorm and InstanceNorm.

@@ -189,6 +189,13 @@ const std::vector<MovedCase>& moved_cases() {
                "%b = Max(%d, %low)\n%p = Softmax(%b)\n%y = MatMul(%p, %v)\noutput %y: float32[2, 2, 8, 16]\n"),
          heads,
          {{"attention", 1}}},
+        {"rows and columns that go round", // Swin's windows
+         begin("input %x: float32[2, 5, 6, 8]\n%r = Relu(%x)\n%a = Slice(%r, %two, %all, %one)\n"
+               "%b = Slice(%r, %zero, %two, %one)\n%c = Concat(%a, %b) {axis = 1}\nconst %last: int64[1] = {-3}\n"
+               "%d = Slice(%c, %last, %all, %two)\n%e = Slice(%c, %zero, %last, %two)\n%f = Concat(%d, %e) {axis = 2}\n"
+               "%y = Softmax(%f)\noutput %y: float32[2, 5, 6, 8]\n"),
+         {{2, 5, 6, 8}},
+         {{"pointwise", 1}, {"indexed", 2}, {"softmax", 1}}},
         {"indices that are the same for all heads", // DeBERTa
          begin("input %x: float32[6, 8, 20]\nconst %i: int64[1, 1, 4] = {3, -1, 0, 19}\n"
                "const %to: int64[3] = {6, 8, 4}\n%r = Relu(%x)\n%e = Expand(%i, %to)\n"
