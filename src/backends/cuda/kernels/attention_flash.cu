@@ -155,13 +155,6 @@ __global__ void __launch_bounds__(128) attention_flash(const __grid_constant__ A
         return static_cast<const T*>(mask.data) + batch % mask.batches * mask.batch_stride + head * mask.head_stride +
                r * mask.row_stride;
     };
-    // Two keys of a mask at once, where they lie at even places.
-    bool paired = (kv_len & 1) == 0;
-    for (int i = 0; i < p.masks; ++i) {
-        const AttentionMask& mask = i == 0 ? p.mask : p.second_mask;
-        paired = paired && ((mask.batch_stride | mask.head_stride | mask.row_stride) & 1) == 0 &&
-                 (reinterpret_cast<std::uintptr_t>(mask.data) & 3) == 0;
-    }
     const T* masks[2][2] = {};
     if (p.masks > 0) masks[0][0] = mask_row(p.mask, 0), masks[0][1] = mask_row(p.mask, 1);
     if (p.masks > 1) masks[1][0] = mask_row(p.second_mask, 0), masks[1][1] = mask_row(p.second_mask, 1);
@@ -192,34 +185,13 @@ __global__ void __launch_bounds__(128) attention_flash(const __grid_constant__ A
 #pragma unroll
         for (int j = 0; j < keys_a_tile / 8; ++j)
 #pragma unroll
-            for (int i = 0; i < 4; ++i)
-                scores[j][i] *= scale;
-        const auto add_mask = [&](const T* const(&of)[2]) {
-#pragma unroll
-            for (int half = 0; half < 2; ++half)
-#pragma unroll
-                for (int j = 0; j < keys_a_tile / 8; ++j) {
-                    const int key = key0 + j * 8 + t * 2;
-                    if (edge && key >= kv_len) continue;
-                    float2 m;
-                    if (paired) {
-                        m = unpack_pair<T>(*reinterpret_cast<const std::uint32_t*>(of[half] + key));
-                    } else {
-                        m.x = to_float(of[half][key]);
-                        m.y = edge && key + 1 >= kv_len ? 0.0F : to_float(of[half][key + 1]);
-                    }
-                    scores[j][2 * half] = fmaf(m.x, log2_e, scores[j][2 * half]);
-                    scores[j][2 * half + 1] = fmaf(m.y, log2_e, scores[j][2 * half + 1]);
-                }
-        };
-        if (p.masks > 0) add_mask(masks[0]);
-        if (p.masks > 1) add_mask(masks[1]);
-#pragma unroll
-        for (int j = 0; j < keys_a_tile / 8; ++j)
-#pragma unroll
             for (int i = 0; i < 4; ++i) {
                 const int key = key0 + j * 8 + t * 2 + i % 2, half = i / 2;
-                float v = scores[j][i];
+                float v = scores[j][i] * scale;
+                if (!edge || key < kv_len) {
+                    if (p.masks > 0) v = fmaf(to_float(masks[0][half][key]), log2_e, v);
+                    if (p.masks > 1) v = fmaf(to_float(masks[1][half][key]), log2_e, v);
+                }
                 if (edge && (key >= kv_len || (p.causal != 0 && key > row + half * 8 + ahead))) v = -INFINITY;
                 scores[j][i] = v;
                 highest[half] = fmaxf(highest[half], v);

@@ -71,13 +71,6 @@ __global__ void __launch_bounds__(threads)
             Number::multiply(scores[j], q[0][w], q[1][w], q[0][w + 1], q[1][w + 1], k[w], k[w + 1]);
     }
 
-    // Two keys of a mask at once, where they lie at even places.
-    bool paired = (kv_len & 1) == 0;
-    for (int i = 0; i < p.masks; ++i) {
-        const AttentionMask& mask = i == 0 ? p.mask : p.second_mask;
-        paired = paired && ((mask.batch_stride | mask.head_stride | mask.row_stride) & 1) == 0 &&
-                 (reinterpret_cast<std::uintptr_t>(mask.data) & 3) == 0;
-    }
     const T* masks[2][2] = {};
     const auto mask_row = [&](const AttentionMask& mask, int half) {
         const int r = row + half * 8 < q_len ? row + half * 8 : q_len - 1;
@@ -91,28 +84,16 @@ __global__ void __launch_bounds__(threads)
 #pragma unroll
     for (int j = 0; j < Tiles; ++j)
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            const int key = j * 8 + t * 2;
-            float v[2] = {scores[j][2 * half] * scale, scores[j][2 * half + 1] * scale};
-            const auto add_mask = [&](const T* of) {
-                float2 m = make_float2(0, 0);
-                if (paired) {
-                    if (key < kv_len) m = unpack_pair<T>(*reinterpret_cast<const std::uint32_t*>(of + key));
-                } else {
-                    if (key < kv_len) m.x = to_float(of[key]);
-                    if (key + 1 < kv_len) m.y = to_float(of[key + 1]);
-                }
-                v[0] = fmaf(m.x, log2_e, v[0]);
-                v[1] = fmaf(m.y, log2_e, v[1]);
-            };
-            if (p.masks > 0) add_mask(masks[0][half]);
-            if (p.masks > 1) add_mask(masks[1][half]);
-#pragma unroll
-            for (int i = 0; i < 2; ++i) {
-                if (key + i >= kv_len || (p.causal != 0 && key + i > row + half * 8 + ahead)) v[i] = -INFINITY;
-                scores[j][2 * half + i] = v[i];
-                highest[half] = fmaxf(highest[half], v[i]);
+        for (int i = 0; i < 4; ++i) {
+            const int key = j * 8 + t * 2 + i % 2, half = i / 2;
+            float v = -INFINITY;
+            if (key < kv_len && (p.causal == 0 || key <= row + half * 8 + ahead)) {
+                v = scores[j][i] * scale;
+                if (p.masks > 0) v = fmaf(to_float(masks[0][half][key]), log2_e, v);
+                if (p.masks > 1) v = fmaf(to_float(masks[1][half][key]), log2_e, v);
             }
+            scores[j][i] = v;
+            highest[half] = fmaxf(highest[half], v);
         }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
