@@ -24,6 +24,7 @@
 #include "backends/openvino/residuals.hpp"
 #include "backends/openvino/row_factors.hpp"
 #include "backends/openvino/shared_scales.hpp"
+#include "backends/openvino/slopes.hpp"
 #include "backends/openvino/tiles.hpp"
 #include "backends/openvino/turns.hpp"
 
@@ -208,6 +209,7 @@ ov::CompiledModel compile_on_cpu(const std::shared_ptr<ov::Model>& model, ov::An
     keep_turns_apart(*model);
     keep_residuals_apart(*model);
     keep_shared_scales(*model);
+    keep_slopes_apart(*model);
     keep_scales_of_normalised(*model);
     keep_perceptrons_apart(*model);
     write_mish_of_rows(*model);
