@@ -41,6 +41,15 @@ const Turns turns_cases[] = {
      "        output %e: bool[]\n        output %b: float32(shape)\n    }}\n    %u = Neg(%t)\n"
      "    output %t: float32(shape)\n    output %u: float32(shape)\n}}\n",
      "[3, 1, 2, 3]"},
+    {"AxesAroundTheBody",
+     "const %axes: int64[1] = {2}\n%last, %y = Scan(%h, %x) {num_scan_inputs = 1, body = graph {\n"
+     "    input %s: float32(shape)\n    input %r: float32(shape)\n    %a = Add(%s, %r)\n"
+     "    %t = Loop(%rounds, %go, %a) {body = graph {\n        input %i: int64[]\n        input %g: bool[]\n"
+     "        input %v: float32(shape)\n        %e = Identity(%g)\n        %m = ReduceMean(%v, %axes)\n"
+     "        %c = Conv(%m, %w)\n        %b = Mul(%v, %c)\n        output %e: bool[]\n"
+     "        output %b: float32(shape)\n    }}\n    %u = ReduceMax(%t, %axes)\n    %k = Mul(%u, %t)\n"
+     "    output %t: float32(shape)\n    output %k: float32(shape)\n}}\n",
+     "[3, 1, 2, 3]"},
 };
 
 class BodiesWithoutShapes : public testing::TestWithParam<Turns> {};

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -155,6 +157,45 @@ private:
     std::set<std::pair<const Graph*, std::size_t>> refused_;
 };
 
+struct Scope {
+    const Graph* graph;
+    std::unordered_set<std::string> names;
+};
+
+/// What a name is in the nearest graph that defines it.
+const Tensor* constant_around(const std::vector<Scope>& around, const std::string& value) {
+    const auto scope =
+        std::find_if(around.rbegin(), around.rend(), [&](const Scope& each) { return each.names.contains(value); });
+    return scope == around.rend() ? nullptr : scope->graph->constant(value);
+}
+
+/// Gives bodies the few integers (axes, sizes) that they read from around them: inference looks for those of an
+/// operator in its own graph alone.
+void give_integers_to_bodies(Graph& graph, std::vector<Scope>& around) {
+    constexpr std::int64_t most_integers = 64;
+    Scope own{&graph, defined_names(graph)};
+    std::map<std::string, std::string> given;
+    for (const auto& node : graph.nodes) {
+        for (std::string& input : node->inputs) {
+            if (input.empty() || own.names.contains(input)) continue;
+            const Tensor* numbers = constant_around(around, input);
+            if (numbers == nullptr || numbers->type() != DataType::int64 || numbers->count() > most_integers) continue;
+            std::string& name = given[input];
+            if (name.empty()) {
+                graph.share_names(*around.front().graph);
+                name = graph.unique_name(input);
+                graph.initializers.emplace(name, numbers->renamed(name));
+                own.names.insert(name);
+            }
+            input = name;
+        }
+    }
+    around.push_back(std::move(own));
+    for (const auto& node : graph.nodes)
+        for_each_subgraph(*node, [&](Graph& body) { give_integers_to_bodies(body, around); });
+    around.pop_back();
+}
+
 bool has_turns(const Graph& graph) {
     return std::ranges::any_of(graph.nodes, [](const auto& node) {
         bool found = node->is("Scan") || node->is("Loop");
@@ -168,6 +209,8 @@ bool has_turns(const Graph& graph) {
 void give_shapes_to_bodies(Model& model) {
     if (!has_turns(model.graph)) return;
     Model trial = model; // shares the tensors
+    std::vector<Scope> around;
+    give_integers_to_bodies(trial.graph, around);
     if (Lending(trial).run()) model = std::move(trial);
 }
 
