@@ -4,6 +4,7 @@
 #include <cmath>
 #include <ostream>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -71,6 +72,44 @@ TEST_P(ProductsOfFewRows, AreTheirOwn) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, ProductsOfFewRows, testing::ValuesIn(between_products),
+                         [](const auto& info) { return info.param.name; });
+
+struct OneNumber {
+    std::string name;
+    std::string nodes; ///< makes %y of %x, the rows 1, -2, 3, 4
+    std::vector<float> wanted;
+};
+std::ostream& operator<<(std::ostream& stream, const OneNumber& one) { return stream << one.name; }
+
+const OneNumber products_of_one_number[] = {
+    {"First", "%m = MatMul(%x, %w)\n%r = Relu(%m)\n%y = MatMul(%r, %u)\n", {0, 0, 1, 3, 0, 0, 0, 0}},
+    {"FirstAndBias",
+     "%m = MatMul(%x, %w)\n%a = Add(%m, %b)\n%r = Relu(%a)\n%y = MatMul(%r, %u)\n",
+     {0, 0, 1.25, 3.75, 0, 0, 0, 0}},
+    {"Last",
+     "%m = MatMul(%x, %u)\n%r = Relu(%m)\n%s = MatMul(%r, %v)\n%t = Relu(%s)\n%y = MatMul(%t, %w)\n",
+     {-2, 0, -6, -8}},
+    {"ByGemm", "%m = Gemm(%x, %w, %b)\n%r = Relu(%m)\n%y = Gemm(%r, %u)\n", {0, 0, 1.25, 3.75, 0, 0, 0, 0}},
+};
+
+class ProductsOfOneNumber : public testing::TestWithParam<OneNumber> {};
+
+TEST_P(ProductsOfOneNumber, AreComputed) {
+    HostTensor x("x", DataType::float32, {4, 1});
+    std::ranges::copy(std::vector<float>{1, -2, 3, 4}, x.as<float>().begin());
+    const OneNumber& one = GetParam();
+    const auto found =
+        first_output("opset 20\ninput %x: float32[4, 1]\nconst %w: float32[1, 1] = {-0.5}\n"
+                     "const %u: float32[1, 2] = {1, 3}\nconst %v: float32[2, 1] = {1, 1}\n"
+                     "const %b: float32[1] = {0.25}\n" +
+                         one.nodes + "output %y: float32[4, " + std::to_string(one.wanted.size() / 4) + "]\n",
+                     {x});
+    ASSERT_EQ(found.size(), one.wanted.size());
+    for (std::size_t i = 0; i < found.size(); ++i)
+        EXPECT_NEAR(found[i], one.wanted[i], 1e-6) << i;
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, ProductsOfOneNumber, testing::ValuesIn(products_of_one_number),
                          [](const auto& info) { return info.param.name; });
 
 } // namespace

@@ -211,6 +211,7 @@ ov::CompiledModel compile_on_cpu(const std::shared_ptr<ov::Model>& model, ov::An
     keep_shared_scales(*model);
     keep_slopes_apart(*model);
     keep_scales_of_normalised(*model);
+    write_products_of_one_number(*model);
     keep_perceptrons_apart(*model);
     write_mish_of_rows(*model);
     keep_row_factors_apart(*model);

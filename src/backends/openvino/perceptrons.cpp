@@ -111,7 +111,23 @@ bool quantised_apart(const std::shared_ptr<ov::Node>& node) {
     return true;
 }
 
+bool multiplied_by_one_number(const std::shared_ptr<ov::Node>& node) {
+    const auto product = ov::as_type_ptr<ov::op::v0::MatMul>(node);
+    if (product == nullptr || product->get_transpose_a()) return false;
+    const auto weights = ov::as_type_ptr<ov::op::v0::Constant>(product->get_input_node_shared_ptr(1));
+    const ov::PartialShape rows = product->get_input_partial_shape(0);
+    if (weights == nullptr || weights->get_shape() != ov::Shape{1, 1} || rows.rank().is_dynamic() || rows.size() < 2 ||
+        rows[rows.size() - 1] != 1)
+        return false;
+    const auto multiplied = std::make_shared<ov::op::v1::Multiply>(product->input_value(0), weights);
+    multiplied->set_friendly_name(product->get_friendly_name());
+    ov::replace_node(product, multiplied);
+    return true;
+}
+
 } // namespace
+
+void write_products_of_one_number(ov::Model& model) { change_nodes(model, multiplied_by_one_number); }
 
 void keep_perceptrons_apart(ov::Model& model) { change_nodes(model, quantised_apart); }
 

@@ -9,4 +9,8 @@ namespace lathe::openvino {
 /// products in one kernel, which takes the first one's sums for floats, or one channel's factor for all.
 void keep_perceptrons_apart(ov::Model& model);
 
+/// Writes a product with weights of one number as one elementwise. Of rows between two products OpenVINO 2026.4 refuses
+/// to make a kernel ("Layout rank can't be larger than tensor rank").
+void write_products_of_one_number(ov::Model& model);
+
 } // namespace lathe::openvino
