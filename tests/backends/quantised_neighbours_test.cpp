@@ -159,6 +159,13 @@ std::vector<Neighbours> neighbour_cases() {
          rows + "const %n: int64[5] = {0, 0, -1, 1, 1}\n%p = MatMul(%d, %f)\n%y = Reshape(%p, %n)\n",
          "float32[2, 4, 5, 1, 1]",
          0.1},
+        {"OneTokenOfOneHead",
+         {2, 1, 3},
+         "%v = Identity(%x)\n",
+         rows + "const %n: int64[4] = {0, 1, 1, 5}\n%p = MatMul(%d, %f)\n%h = Reshape(%p, %n)\n"
+                "%t = Transpose(%h) {perm = [0, 2, 1, 3]}\n%y = Transpose(%t) {perm = [0, 1, 3, 2]}\n",
+         "float32[2, 1, 5, 1]",
+         0.1},
         {"MeanOfALine",
          {2, 3, 6},
          "%v = Identity(%x)\n",

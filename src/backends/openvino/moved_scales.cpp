@@ -87,6 +87,30 @@ void add_scale_sources(Walk& walk, const Uses& uses, const std::string& value, S
         add_scale_sources(walk, uses, input, found, turned != node->is("Transpose"), steps - 1);
 }
 
+bool adds_axes_behind(const Shape& from, const Shape& to) {
+    if (to.size() <= from.size()) return false;
+    for (std::size_t i = 0; i < to.size(); ++i) {
+        const std::int64_t size = to[i], before = i < from.size() ? from[i] : 1;
+        if (size != before && size >= 0 && before >= 0) return false;
+    }
+    return true;
+}
+
+/// Whether a Transpose moves axes of one element alone, and one of them behind the last.
+bool turns_axes_behind(const Node& node, const Shape& from) {
+    const auto order = node.ints_or("perm", {});
+    if (order.size() != from.size()) return false;
+    std::int64_t last = -1;
+    std::int64_t size = 0;
+    for (const std::int64_t axis : order) {
+        if (axis < 0 || axis >= static_cast<std::int64_t>(from.size())) return false; // refused elsewhere
+        size = from[static_cast<std::size_t>(axis)];
+        if (size != 1 && axis < last) return false;
+        if (size != 1) last = axis;
+    }
+    return size == 1 && from.back() != 1;
+}
+
 /// Some of the sizes of a value, as one of the nodes that follow.
 std::string part_of_sizes(Graph& graph, const std::string& sizes, std::size_t first, std::size_t end, Nodes& nodes) {
     std::vector<std::int64_t> axes(end - first);
@@ -124,13 +148,11 @@ bool gathers_scaled_bytes(const Graph& graph, const Node& node, const Uses& uses
 }
 
 bool adds_axes_behind_columns(const Graph& graph, const Node& node, const Uses& uses) {
-    if (!node.is("Unsqueeze") && !node.is("Reshape")) return false;
     const auto from = graph.info_or_name(node.input(0)).shape(), to = graph.info_or_name(node.output(0)).shape();
-    if (!from || !to || from->size() < 3 || to->size() <= from->size()) return false;
-    for (std::size_t i = 0; i < to->size(); ++i) {
-        const std::int64_t size = (*to)[i], before = i < from->size() ? (*from)[i] : 1;
-        if (size != before && size >= 0 && before >= 0) return false;
-    }
+    if (!from || !to || from->size() < 3) return false;
+    const bool reshapes = node.is("Unsqueeze") || node.is("Reshape");
+    if (!(reshapes && adds_axes_behind(*from, *to)) && !(node.is("Transpose") && turns_axes_behind(node, *from)))
+        return false;
     ScaleSources sources;
     Walk walk;
     add_scale_sources(walk, uses, node.input(0), sources);

@@ -8,8 +8,9 @@ namespace lathe::openvino {
 /// null pointer, compiling it.
 bool gathers_scaled_bytes(const Graph& graph, const Node& node, const Uses& uses);
 
-/// A Reshape or Unsqueeze that adds axes of one element behind the columns of a product: OpenVINO takes the scales, one
-/// a column, to lie along the axis before; refused, or another result where the two are as long.
+/// A Reshape or Unsqueeze that adds axes of one element behind the columns of a product, or a Transpose that moves some
+/// there (keys of one token and one head, which go into one Reshape with what is in front): OpenVINO takes the scales,
+/// one a column, to lie along the axis before; refused, or another result where the two are as long.
 bool adds_axes_behind_columns(const Graph& graph, const Node& node, const Uses& uses);
 
 /// Whether a value of a quantised network may have a scale or a shift a channel (axis 1): of a convolution of bytes, of
