@@ -108,6 +108,21 @@ std::vector<Neighbours> neighbour_cases() {
          rows + "%y = MatMul(%d, %f)\n",
          "float32[1, 5, 4, 4, 5]",
          0.1},
+        {"RowsInTwoScalesForAProduct",
+         {2, 4, 3},
+         "%v = Relu(%x)\n",
+         rows + "const %t: float32[] = {0.02}\nconst %o: uint8[] = {121}\n%j = QuantizeLinear(%x, %t, %o)\n"
+                "%e = DequantizeLinear(%j, %t, %o)\n%r = Concat(%d, %e) {axis = 1}\n%y = MatMul(%r, %f)\n",
+         "float32[2, 8, 5]",
+         0.1},
+        {"PartOfRowsInTwoScalesForAProduct",
+         {2, 4, 3},
+         "%v = Relu(%x)\n",
+         rows + "const %t: float32[] = {0.02}\nconst %o: uint8[] = {128}\n%j = QuantizeLinear(%x, %t, %o)\n"
+                "%e = DequantizeLinear(%j, %t, %o)\nconst %i: int64[1] = {1}\nconst %k: int64[1] = {4}\n"
+                "%g = Slice(%d, %i, %k, %i)\n%r = Concat(%g, %e) {axis = 1}\n%y = MatMul(%r, %f)\n",
+         "float32[2, 7, 5]",
+         0.1},
         {"OneRowOfAProduct",
          {2, 4, 3},
          "%v = Identity(%x)\n",

@@ -184,6 +184,23 @@ const Node* dequantising_all(const Graph& graph, const Uses& uses, const Node& c
     return alike ? first : nullptr;
 }
 
+/// Whether all that a Concat joins was dequantised, in more than one scale and not all from 0. Of several zero points
+/// joined_bytes makes what OpenVINO leaves alone, where what dequantises is in front of the Concat.
+bool in_several_scales(const Graph& graph, const Uses& uses, const Node& concat) {
+    std::vector<const Node*> parts;
+    bool moved = false;
+    for (const std::string& input : concat.inputs) {
+        parts.push_back(dequantising(graph, uses, input));
+        if (parts.back() == nullptr) return false;
+        moved = moved || uses.producer(input) != parts.back();
+    }
+    const auto zero = [&](const Node* part) { return unsigned_zero(*graph.constant(part->input(2))); };
+    const auto any = [&](auto holds) { return std::ranges::any_of(parts, holds); };
+    if (!any([&](const Node* part) { return !in_same_scale(graph, *part, *parts.front()); })) return false;
+    return any([&](const Node* part) { return zero(part) != 0; }) &&
+           (moved || !any([&](const Node* part) { return zero(part) != zero(parts.front()); }));
+}
+
 bool is_multiplied(const Uses& uses, const std::string& value) {
     return std::ranges::any_of(uses.consumers(value), [](const Node* reader) { return reader->is("MatMul"); });
 }
@@ -196,8 +213,11 @@ RequantisedConcats scaled_concats(const Graph& graph, const Uses& uses) {
     };
     for (const auto& node : graph.nodes) {
         if (!node->is("Concat") || node->inputs.empty()) continue;
-        if (joins_rows(graph, *node) && is_multiplied(uses, node->output(0))) {
+        // Of a value of unknown sizes, what is done is no loss if it joins columns.
+        const bool may_join_rows = joins_rows(graph, *node) || !graph.info_or_name(node->output(0)).dims;
+        if (may_join_rows && is_multiplied(uses, node->output(0))) {
             if (const Node* same = dequantising_all(graph, uses, *node)) found.rows.emplace(node->output(0), same);
+            if (in_several_scales(graph, uses, *node)) found.apart.insert(node->output(0));
             continue;
         }
         Requantised behind;
@@ -285,6 +305,16 @@ Nodes requantised_rows(Graph& graph, const Node& concat, const Node& dequantise)
     return nodes;
 }
 
+//  DQ, DQ ──▶ Concat ──▶ MatMul   ==>   DQ, DQ ──▶ Concat ──▶ Max(x, x) ──▶ MatMul
+// OpenVINO gives each row its zero point, and then fails to give them to the MatMul.
+Nodes rows_apart(Graph& graph, const Node& concat, Nodes nodes) {
+    if (nodes.empty()) nodes.push_back(concat);
+    const std::string joined = graph.unique_name(concat.output(0) + "_joined");
+    nodes.back().outputs = {joined};
+    nodes.push_back(made("Max", {joined, joined}, concat.output(0)));
+    return nodes;
+}
+
 DequantisedParts moved_parts(const Graph& graph, const Uses& uses, const QuantisedBy& quantised,
                              const std::unordered_set<std::string_view>& as_unsigned) {
     DequantisedParts found;
@@ -358,7 +388,8 @@ Nodes QuantisedSemantics::instead_of(Graph& graph, const Node& node) const {
         return moved_bytes(graph, node, found->second, as_unsigned_.contains(found->second.front()->input(0)));
     if (node.is("QuantizeLinear") && as_unsigned_.contains(node.output(0))) return unsigned_bytes(graph, node);
     if (node.is("DequantizeLinear") && as_unsigned_.contains(node.input(0))) return unsigned_bytes(graph, node);
-    return node.is("Concat") ? joined_bytes(graph, node, quantised_) : Nodes{};
+    Nodes nodes = node.is("Concat") ? joined_bytes(graph, node, quantised_) : Nodes{};
+    return scaled_.apart.contains(node.output(0)) ? rows_apart(graph, node, std::move(nodes)) : nodes;
 }
 
 } // namespace lathe::openvino

@@ -38,6 +38,8 @@ public:
         std::unordered_map<std::string_view, std::string> quantised;
         /// By the name of what a Concat of such rows gives that is not quantised behind: what dequantised all of them.
         std::unordered_map<std::string_view, const Node*> rows;
+        /// What a Concat of rows in several scales gives.
+        std::unordered_set<std::string_view> apart;
     };
 
     /// Of a DepthToSpace, by the name of what it gives: what dequantises each part of the Concat that it reads, in one
