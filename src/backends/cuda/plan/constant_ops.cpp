@@ -14,8 +14,8 @@ namespace {
 /// Bytes of a value, and of all values of an engine's plans, that are stored instead of computed.
 constexpr std::size_t most_bytes = std::size_t{8} << 20, most_in_all = std::size_t{64} << 20;
 const std::string prefix = "computed|";
-/// Numbers that the interpreter goes through for a plan.
-constexpr std::int64_t most_numbers = std::int64_t{1} << 26;
+/// Numbers that the interpreter goes through for a plan: a second or so, also where a loaded engine meets a new size.
+constexpr std::int64_t most_numbers = std::int64_t{1} << 25;
 
 bool is_light(const FusedOp& op) {
     if (const auto* indexed = std::get_if<Indexed>(&op.detail))
@@ -69,10 +69,11 @@ private:
             if (!is_light(op) || op.outputs.size() != 1 ||
                 !std::ranges::all_of(op.inputs, [&](ValueId id) { return is_constant(id); }))
                 continue;
-            numbers += element_count(plan_.values[op.outputs[0]].dims);
+            std::int64_t own = element_count(plan_.values[op.outputs[0]].dims);
             for (const ValueId id : op.inputs)
-                numbers += element_count(plan_.values[id].dims);
-            if (numbers > most_numbers) return;
+                own += element_count(plan_.values[id].dims);
+            if (own > most_numbers - numbers) continue;
+            numbers += own;
             constant_[i] = true;
         }
     }
