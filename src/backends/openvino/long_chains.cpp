@@ -20,6 +20,7 @@
 #include "backends/openvino/masks.hpp"
 #include "backends/openvino/mish.hpp"
 #include "backends/openvino/normalised_scales.hpp"
+#include "backends/openvino/padding.hpp"
 #include "backends/openvino/perceptrons.hpp"
 #include "backends/openvino/residuals.hpp"
 #include "backends/openvino/row_factors.hpp"
@@ -206,6 +207,7 @@ ov::CompiledModel compile_on_cpu(const std::shared_ptr<ov::Model>& model, ov::An
     join_linear_runs(*model);
     keep_chosen_results(*model);
     keep_tiles_plain(*model);
+    keep_padding_apart(*model);
     keep_turns_apart(*model);
     keep_residuals_apart(*model);
     keep_shared_scales(*model);
