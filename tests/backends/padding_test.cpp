@@ -40,6 +40,18 @@ const Padded padded_cases[] = {
      "const %pads: int64[6] = {0, 0, 1, 0, 0, 1}\nconst %w: float32[1, 1, 2] = {2, 1}\n%t = Pad(%r, %pads)\n"
      "%y = Conv(%t, %w) {strides = [2], pads = [1, 1]}\noutput %y: float32[1, 1, 3]\n",
      {0, 4, 6}},
+    {"AllInPadding",
+     {1, 1, 1},
+     "const %w: float32[1, 1, 1] = {2}\nconst %b: float32[1] = {3}\n"
+     "%y = Conv(%r, %w, %b) {strides = [2], pads = [1, 2]}\noutput %y: float32[1, 1, 2]\n",
+     {3, 3}},
+    {"BytesAllInPadding",
+     {1, 1, 1},
+     "const %s: float32[] = {0.5}\nconst %z: uint8[] = {3}\nconst %i: int8[1, 1, 1] = {4}\n"
+     "const %b: float32[1] = {3}\n%w = DequantizeLinear(%i, %s)\n%q = QuantizeLinear(%r, %s, %z)\n"
+     "%d = DequantizeLinear(%q, %s, %z)\n%y = Conv(%d, %w, %b) {strides = [2], pads = [1, 2]}\n"
+     "output %y: float32[1, 1, 2]\n",
+     {3, 3}},
     {"Bytes",
      {1, 1, 4},
      "const %pads: int64[6] = {0, 0, 1, 0, 0, 2}\nconst %s: float32[] = {0.5}\nconst %z: uint8[] = {3}\n"

@@ -4,8 +4,8 @@
 
 namespace lathe::openvino {
 
-/// Keeps a Pad apart from a convolution with windows that would lie in the padding alone. OpenVINO 2026.4 makes the Pad
-/// the convolution's own padding, and then loses the stride of a 1x1 window or reads beyond its memory.
+/// Keeps padding apart from a convolution with windows that would lie in it alone. OpenVINO 2026.4 makes a Pad the
+/// convolution's own padding, and then loses the stride of a 1x1 window or reads beyond its memory.
 void keep_padding_apart(ov::Model& model);
 
 } // namespace lathe::openvino
