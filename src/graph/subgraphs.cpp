@@ -79,6 +79,18 @@ void collect_free_names(const Graph& graph, std::unordered_set<std::string>& see
 
 } // namespace
 
+Graph* body_of(Node& node, std::string_view attribute) {
+    const auto found = std::ranges::find(node.attributes, attribute, &Attribute::name);
+    auto* box = found == node.attributes.end() ? nullptr : std::get_if<GraphBox>(&found->value);
+    return box == nullptr ? nullptr : &**box;
+}
+
+const Graph* body_of(const Node& node, std::string_view attribute) {
+    const auto found = std::ranges::find(node.attributes, attribute, &Attribute::name);
+    const auto* box = found == node.attributes.end() ? nullptr : std::get_if<GraphBox>(&found->value);
+    return box == nullptr ? nullptr : &**box;
+}
+
 bool has_subgraph(const Node& node) {
     bool found = false;
     for_each_subgraph(node, [&](const Graph&) { found = true; });

@@ -25,6 +25,10 @@ void for_each_subgraph(const Node& node, Visit visit) {
 
 bool has_subgraph(const Node& node);
 
+/// The graph that an attribute is; null where the node has none of that name.
+Graph* body_of(Node& node, std::string_view attribute);
+const Graph* body_of(const Node& node, std::string_view attribute);
+
 /// Whether values are rounded to integers as the graph runs, in bodies too. Weights that are kept in few bits and read
 /// in floats are no such thing.
 bool rounds_values(const Graph& graph);

@@ -32,10 +32,9 @@ Graph* taken_branch(const Graph& graph, const PassContext& context, Node& node) 
     if (condition == nullptr || condition->type() != DataType::boolean || condition->bytes().size() != 1)
         return nullptr;
     const char* const name = condition->bytes()[0] == std::byte{0} ? "else_branch" : "then_branch";
-    const auto found = std::ranges::find_if(node.attributes, [&](const Attribute& each) { return each.name == name; });
-    auto* box = found == node.attributes.end() ? nullptr : std::get_if<GraphBox>(&found->value);
-    if (box == nullptr || !(*box)->inputs.empty() || (*box)->outputs.size() < node.outputs.size()) return nullptr;
-    return &**box;
+    Graph* branch = body_of(node, name);
+    const bool fits = branch != nullptr && branch->inputs.empty() && branch->outputs.size() >= node.outputs.size();
+    return fits ? branch : nullptr;
 }
 
 /// Names that others define too are changed: what was hidden in a body becomes visible to its new neighbours.

@@ -8,7 +8,6 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "graph/subgraphs.hpp"
@@ -26,12 +25,6 @@ struct Turns {
     const Graph* body;
     std::int64_t count;
 };
-
-const Graph* body_of(const Node& node) {
-    const Attribute* attribute = node.attribute("body");
-    const auto* box = attribute == nullptr ? nullptr : std::get_if<GraphBox>(&attribute->value);
-    return box == nullptr ? nullptr : &**box;
-}
 
 bool is_true(const Tensor* constant) {
     return constant != nullptr && constant->type() == DataType::boolean && constant->bytes().size() == 1 &&
@@ -54,14 +47,13 @@ bool goes_on(const Graph& graph, const PassContext& context, const Graph& body) 
 }
 
 std::optional<Turns> turns_of(const Graph& graph, const PassContext& context, const Node& node) {
-    const Graph* body = node.is("Loop") ? body_of(node) : nullptr;
+    const Graph* body = node.is("Loop") ? body_of(node, "body") : nullptr;
     if (body == nullptr || node.inputs.size() < 2 || body->inputs.size() != node.inputs.size() ||
         body->outputs.size() + 1 != body->inputs.size() || node.outputs.size() + 1 != body->outputs.size())
         return std::nullopt; // none that also gathers what each turn gives
-    const bool works_on_sequences = std::ranges::any_of(body->nodes, [](const auto& inner) {
-        return inner->domain.empty() && inner->op_type.find("Sequence") != std::string::npos;
-    });
-    const Tensor* count = works_on_sequences ? known_constant(graph, context, node.input(0)) : nullptr;
+    const bool has_sequences =
+        std::ranges::any_of(body->nodes, [](const auto& inner) { return works_on_sequences(*inner); });
+    const Tensor* count = has_sequences ? known_constant(graph, context, node.input(0)) : nullptr;
     if (count == nullptr || count->type() != DataType::int64 || count->count() != 1) return std::nullopt;
     const std::int64_t turns = count->to_int64s()[0];
     if (turns < 1 || turns > most_turns || body->nodes.size() * static_cast<std::size_t>(turns) > most_nodes)
@@ -98,6 +90,10 @@ Graph turn_of(const Graph& body, std::int64_t turn, const std::vector<std::strin
 }
 
 } // namespace
+
+bool works_on_sequences(const Node& node) {
+    return node.domain.empty() && node.op_type.find("Sequence") != std::string::npos;
+}
 
 //  s -> Loop(2 turns: s -> SequenceInsert(x) -> t) -> y   ==>   s -> SequenceInsert(x) -> SequenceInsert(x) -> y
 Result<bool> unroll_sequence_loops(Graph& graph, PassContext& context) {

@@ -9,7 +9,6 @@
 #include <string>
 #include <unordered_set>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "graph/subgraphs.hpp"
@@ -39,13 +38,6 @@ std::optional<Dims> dims_of(const std::vector<const Graph*>& around, const std::
         return dims;
     }
     return std::nullopt;
-}
-
-Graph* body_of(Node& node) {
-    for (Attribute& attribute : node.attributes)
-        if (auto* box = std::get_if<GraphBox>(&attribute.value); box != nullptr && attribute.name == "body")
-            return &**box;
-    return nullptr;
 }
 
 /// A trial: what is known of values, to begin anew with, and what is lent.
@@ -96,7 +88,7 @@ private:
     /// Lends what is known around a Scan or Loop to its body.
     bool lend(const std::vector<const Graph*>& around, Node& node) {
         const bool scans = node.is("Scan") && model_.opset() >= 9;
-        Graph* body = scans || node.is("Loop") ? body_of(node) : nullptr;
+        Graph* body = scans || node.is("Loop") ? body_of(node, "body") : nullptr;
         if (body == nullptr || body->inputs.size() != node.inputs.size()) return false;
         const auto count = static_cast<std::int64_t>(node.inputs.size());
         const std::int64_t sequences = scans ? node.int_or("num_scan_inputs", 0) : 0;

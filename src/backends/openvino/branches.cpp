@@ -6,6 +6,7 @@
 #include "graph/subgraphs.hpp"
 #include "onnx/onnx.hpp"
 #include "passes/passes.hpp"
+#include "passes/sequence_loops.hpp"
 
 namespace lathe::openvino {
 
@@ -13,7 +14,7 @@ namespace {
 
 bool has_questions(const Graph& graph) {
     return std::ranges::any_of(graph.nodes, [](const auto& node) {
-        bool found = node->is("If") || (node->domain.empty() && node->op_type.find("Sequence") != std::string::npos);
+        bool found = node->is("If") || passes::works_on_sequences(*node);
         for_each_subgraph(*node, [&](const Graph& body) { found = found || has_questions(body); });
         return found;
     });

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <openvino/op/constant.hpp>
+#include <openvino/op/maximum.hpp>
 #include <openvino/op/util/multi_subgraph_base.hpp>
 
 #include "backends/openvino/body_shapes.hpp"
@@ -345,6 +346,14 @@ Result<std::vector<std::size_t>> input_ports_of(const std::vector<ov::Output<ov:
 
 bool reads_constant(const ov::Node& node, std::size_t input) {
     return ov::is_type<ov::op::v0::Constant>(node.get_input_node_ptr(input));
+}
+
+std::shared_ptr<ov::Node> same_value(const ov::Output<ov::Node>& value) {
+    return std::make_shared<ov::op::v1::Maximum>(value, value);
+}
+
+void set_input_apart(ov::Node& node, std::size_t input) {
+    node.input(input).replace_source_output(same_value(node.input_value(input)));
 }
 
 void change_nodes(ov::Model& model, const std::function<bool(const std::shared_ptr<ov::Node>&)>& change) {

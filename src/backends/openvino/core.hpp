@@ -81,6 +81,12 @@ void change_nodes(ov::Model& model, const std::function<bool(const std::shared_p
 
 bool reads_constant(const ov::Node& node, std::size_t input);
 
+/// Maximum(x, x), which is x, behind a value: OpenVINO neither leaves it out nor gathers what is on its two sides.
+std::shared_ptr<ov::Node> same_value(const ov::Output<ov::Node>& value);
+
+/// Has a node read what it reads behind such a Maximum.
+void set_input_apart(ov::Node& node, std::size_t input);
+
 /// Runs a request and waits. Of a model compiled for one thread `ov::InferRequest::infer` (2026.4) loses what a kernel
 /// throws: it returns as if all were well, the outputs hold what they held, and the process may crash in a later run.
 /// This throws; it takes about 5 us more, so it is for what can fail: where shapes inside depend on what is given.

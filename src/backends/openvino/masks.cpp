@@ -11,7 +11,6 @@
 #include <openvino/op/add.hpp>
 #include <openvino/op/concat.hpp>
 #include <openvino/op/constant.hpp>
-#include <openvino/op/maximum.hpp>
 #include <openvino/op/reshape.hpp>
 
 namespace lathe::openvino {
@@ -61,7 +60,7 @@ bool give_to_heads(const std::shared_ptr<ov::Node>& node) {
         row.back() = -1;
         const auto sizes = ov::op::v0::Constant::create(ov::element::i64, {row.size()}, row);
         // Computed, it is no input; OpenVINO folds what only repeats one.
-        const auto computed = std::make_shared<ov::op::v1::Maximum>(mask, mask);
+        const auto computed = same_value(mask);
         const auto whole = std::make_shared<ov::op::v1::Reshape>(computed, sizes, false);
         const ov::OutputVector rows(static_cast<std::size_t>(scores[axis].get_length()), whole->output(0));
         const auto joined = std::make_shared<ov::op::v0::Concat>(rows, static_cast<std::int64_t>(axis));

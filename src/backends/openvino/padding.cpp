@@ -7,7 +7,6 @@
 #include <openvino/op/constant.hpp>
 #include <openvino/op/convolution.hpp>
 #include <openvino/op/group_conv.hpp>
-#include <openvino/op/maximum.hpp>
 #include <openvino/op/pad.hpp>
 #include <openvino/op/util/pad_base.hpp>
 
@@ -39,10 +38,6 @@ std::shared_ptr<ov::op::v0::Constant> pads_of_all_axes(ov::CoordinateDiff pads) 
     return ov::op::v0::Constant::create(ov::element::i64, {pads.size()}, pads);
 }
 
-ov::Output<ov::Node> apart(const ov::Output<ov::Node>& value) {
-    return std::make_shared<ov::op::v1::Maximum>(value, value);
-}
-
 template <class Convolution>
 bool padding_set_apart(const std::shared_ptr<Convolution>& convolution, std::size_t window_axis) {
     if (convolution->get_auto_pad() != ov::op::PadType::EXPLICIT) return false;
@@ -61,14 +56,14 @@ bool padding_set_apart(const std::shared_ptr<Convolution>& convolution, std::siz
     if (!lies_in_padding(*convolution, all, window_axis)) return false;
     if (lies_in_padding(*convolution, own, window_axis)) {
         const auto zero = ov::op::v0::Constant::create(padded.get_element_type(), {}, {0});
-        padded = apart(padded); // bytes of one element along an axis are padded by their zero point
+        padded = same_value(padded); // bytes of one element along an axis are padded by their zero point
         padded = std::make_shared<ov::op::v1::Pad>(padded, pads_of_all_axes(own.begin), pads_of_all_axes(own.end), zero,
                                                    ov::op::PadMode::CONSTANT);
         const ov::CoordinateDiff none(own.begin.size(), 0);
         convolution->set_pads_begin(none);
         convolution->set_pads_end(none);
     }
-    convolution->input(0).replace_source_output(apart(padded));
+    convolution->input(0).replace_source_output(same_value(padded));
     return true;
 }
 

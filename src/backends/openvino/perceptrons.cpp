@@ -14,7 +14,6 @@
 #include <openvino/op/fake_quantize.hpp>
 #include <openvino/op/identity.hpp>
 #include <openvino/op/matmul.hpp>
-#include <openvino/op/maximum.hpp>
 #include <openvino/op/multiply.hpp>
 #include <openvino/op/negative.hpp>
 #include <openvino/op/reshape.hpp>
@@ -106,8 +105,7 @@ bool reaches_product(const ov::Node& quantise) {
 bool quantised_apart(const std::shared_ptr<ov::Node>& node) {
     if (!ov::is_type<ov::op::v0::FakeQuantize>(node) || !ends_in_factors(*node) || !reaches_product(*node))
         return false;
-    const ov::Output<ov::Node> value = node->input_value(0);
-    node->input(0).replace_source_output(std::make_shared<ov::op::v1::Maximum>(value, value));
+    set_input_apart(*node, 0);
     return true;
 }
 

@@ -12,7 +12,6 @@
 #include <openvino/op/divide.hpp>
 #include <openvino/op/group_conv.hpp>
 #include <openvino/op/identity.hpp>
-#include <openvino/op/maximum.hpp>
 #include <openvino/op/multiply.hpp>
 #include <openvino/op/negative.hpp>
 #include <openvino/op/reshape.hpp>
@@ -70,8 +69,7 @@ bool convolution_set_apart(const std::shared_ptr<ov::Node>& node) {
         if (!along) return false;
         const bool scales = ov::is_type<ov::op::v1::Multiply>(before) || ov::is_type<ov::op::v1::Divide>(before);
         if (scales && are_places(before->get_input_shape(1 - *along), weights, axes)) {
-            const ov::Output<ov::Node> value = node->input_value(0);
-            node->input(0).replace_source_output(std::make_shared<ov::op::v1::Maximum>(value, value));
+            set_input_apart(*node, 0);
             return true;
         }
         before = before->get_input_node_ptr(*along);

@@ -12,7 +12,6 @@
 #include <openvino/op/fake_quantize.hpp>
 #include <openvino/op/group_normalization.hpp>
 #include <openvino/op/matmul.hpp>
-#include <openvino/op/maximum.hpp>
 #include <openvino/op/multiply.hpp>
 #include <openvino/op/prelu.hpp>
 #include <openvino/op/reshape.hpp>
@@ -119,7 +118,7 @@ bool meets(const ov::Output<ov::Node>& value, const Sources& sources, int steps 
 /// Puts Maximum(y, y) between y and its readers.
 void set_apart_from_readers(const ov::Output<ov::Node>& value) {
     const auto readers = value.get_target_inputs();
-    const auto same = std::make_shared<ov::op::v1::Maximum>(value, value);
+    const auto same = same_value(value);
     for (ov::Input<ov::Node> reader : readers)
         if (!ov::is_type<ov::op::v0::Result>(reader.get_node())) reader.replace_source_output(same);
 }

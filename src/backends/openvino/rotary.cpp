@@ -12,7 +12,6 @@
 
 #include <openvino/op/add.hpp>
 #include <openvino/op/concat.hpp>
-#include <openvino/op/maximum.hpp>
 #include <openvino/op/multiply.hpp>
 
 #include "onnx/onnx.hpp"
@@ -237,13 +236,12 @@ void keep_shared_rotations(ov::Model& model) {
         if (!ov::is_type<ov::op::v0::Concat>(node)) return false;
         bool changed = false;
         for (std::size_t i = 0; i < node->get_input_size(); ++i) {
-            const ov::Output<ov::Node> part = node->input_value(i);
-            const ov::Node& sum = *part.get_node();
-            if (!ov::is_type<ov::op::v1::Add>(&sum) || part.get_target_inputs().size() < 2 ||
+            const ov::Node& sum = *node->get_input_node_ptr(i);
+            if (!ov::is_type<ov::op::v1::Add>(&sum) || sum.output(0).get_target_inputs().size() < 2 ||
                 !ov::is_type<ov::op::v1::Multiply>(sum.get_input_node_ptr(0)) ||
                 !ov::is_type<ov::op::v1::Multiply>(sum.get_input_node_ptr(1)))
                 continue;
-            node->input(i).replace_source_output(std::make_shared<ov::op::v1::Maximum>(part, part));
+            set_input_apart(*node, i);
             changed = true;
         }
         return changed;

@@ -6,7 +6,6 @@
 #include <openvino/op/batch_norm.hpp>
 #include <openvino/op/constant.hpp>
 #include <openvino/op/matmul.hpp>
-#include <openvino/op/maximum.hpp>
 #include <openvino/op/prelu.hpp>
 #include <openvino/op/util/binary_elementwise_arithmetic.hpp>
 
@@ -66,7 +65,7 @@ bool is_activated_product(const ov::Node* node) {
 bool factor_set_apart(const std::shared_ptr<ov::Node>& node) {
     const ov::Output<ov::Node> value = met_along_axis_1(*node);
     if (value.get_node() == nullptr || !is_activated_product(value.get_node())) return false;
-    const auto same = std::make_shared<ov::op::v1::Maximum>(value, value);
+    const auto same = same_value(value);
     for (std::size_t i = 0; i < node->get_input_size(); ++i)
         if (node->input_value(i) == value) node->input(i).replace_source_output(same);
     return true;

@@ -13,7 +13,6 @@
 #include <openvino/op/divide.hpp>
 #include <openvino/op/fake_quantize.hpp>
 #include <openvino/op/group_conv.hpp>
-#include <openvino/op/maximum.hpp>
 #include <openvino/op/multiply.hpp>
 #include <openvino/op/pad.hpp>
 #include <openvino/op/reshape.hpp>
@@ -58,7 +57,7 @@ std::shared_ptr<ov::Node> kept_apart(const ov::Output<ov::Node>& value) {
     const ov::PartialShape sizes = value.get_partial_shape();
     const bool has_channels = is_one_of<ov::op::v1::Convolution, ov::op::v1::GroupConvolution>(node) &&
                               sizes.rank().is_static() && sizes[1].is_static() && sizes[1].get_length() > 1;
-    if (!has_channels) return std::make_shared<ov::op::v1::Maximum>(value, value);
+    if (!has_channels) return same_value(value);
     // What is left out are zeros that are all alike.
     std::vector<float> nothing(static_cast<std::size_t>(sizes[1].get_length()), 0.0F);
     nothing.front() = -0.0F;

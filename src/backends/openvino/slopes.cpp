@@ -13,7 +13,6 @@
 #include <openvino/op/fake_quantize.hpp>
 #include <openvino/op/group_conv.hpp>
 #include <openvino/op/identity.hpp>
-#include <openvino/op/maximum.hpp>
 #include <openvino/op/prelu.hpp>
 #include <openvino/op/util/binary_elementwise_arithmetic.hpp>
 #include <openvino/op/util/unary_elementwise_arithmetic.hpp>
@@ -58,9 +57,8 @@ bool slopes_set_apart(const std::shared_ptr<ov::Node>& node) {
     if (!ov::is_type<ov::op::v0::PRelu>(node)) return false;
     const ov::PartialShape slopes = node->get_input_partial_shape(1);
     if (slopes.is_static() && ov::shape_size(slopes.to_shape()) == 1) return false;
-    const ov::Output<ov::Node> value = node->input_value(0);
-    if (!comes_of_channels(value.get_node())) return false;
-    node->input(0).replace_source_output(std::make_shared<ov::op::v1::Maximum>(value, value));
+    if (!comes_of_channels(node->get_input_node_ptr(0))) return false;
+    set_input_apart(*node, 0);
     return true;
 }
 

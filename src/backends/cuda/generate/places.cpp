@@ -1,5 +1,6 @@
 // Numbers whose place along one axis is told by indices: GatherElements.
 #include "backends/cuda/generate/emit.hpp"
+#include "backends/cuda/plan/index_map.hpp"
 
 namespace lathe::cuda::generated {
 
@@ -12,13 +13,6 @@ struct Places {
     std::size_t axis = 0;
     std::int64_t piece = 1;
 };
-
-Shape strides_of(const Shape& dims) {
-    Shape strides(dims.size(), 1);
-    for (std::size_t k = dims.size() - 1; k > 0; --k)
-        strides[k - 1] = strides[k] * dims[k];
-    return strides;
-}
 
 Result<Places> places_of(const FusedOp& op, const Plan& plan) {
     const auto cannot = [&](const char* why) { return Error{ErrorCode::unsupported, why, op.name, ""}; };

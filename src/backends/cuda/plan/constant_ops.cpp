@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <unordered_set>
 
 #include "backends/cuda/plan/interpret.hpp"
@@ -41,8 +42,7 @@ public:
         find();
         for (std::vector<ValueId> read = read_elsewhere(); !keep_storable(read);)
             read = read_elsewhere();
-        for (const ValueId id : read_elsewhere())
-            LATHE_CHECK(compute(id));
+        LATHE_CHECK(compute(read_elsewhere()));
         std::erase_if(plan_.ops, [&](const FusedOp& op) {
             return std::ranges::all_of(op.outputs, [&](ValueId id) { return plan_.values[id].role == Role::constant; });
         });
@@ -114,8 +114,8 @@ private:
         return all;
     }
 
-    /// A plan of what leads to a value, its values numbered as they come.
-    Plan part(ValueId wanted) const {
+    /// A plan of what leads to some values, its own numbered as they come.
+    Plan part(std::span<const ValueId> wanted) const {
         std::unordered_set<std::size_t> needed;
         const auto need = [&](auto&& self, ValueId id) -> void {
             const std::size_t made = maker(id);
@@ -123,7 +123,8 @@ private:
             for (const ValueId input : plan_.ops[made].inputs)
                 self(self, input);
         };
-        need(need, wanted);
+        for (const ValueId id : wanted)
+            need(need, id);
         Plan made;
         made.weights = plan_.weights;
         std::map<ValueId, ValueId> names;
@@ -147,20 +148,33 @@ private:
                     id = name(name, id);
             made.ops.push_back(std::move(op));
         }
-        made.outputs = {name(name, wanted)};
+        for (const ValueId id : wanted)
+            made.outputs.push_back(name(name, id));
         return made;
     }
 
-    Result<void> compute(ValueId id) {
-        const Plan alone = part(id);
-        const std::string text = print(alone);
-        const std::string key = prefix + hash_hex(std::as_bytes(std::span(text)));
-        Value& value = plan_.values[id];
-        LATHE_TRY(value.weight, store_(key, value.type, value.dims, [&]() -> Result<std::vector<std::byte>> {
-                      LATHE_TRY(const std::vector<HostTensor> results, interpret(alone, {}));
-                      return std::vector<std::byte>(results[0].bytes.begin(), results[0].bytes.end());
-                  }));
-        value.role = Role::constant;
+    /// All at once, when the first is asked for: they may have much in common.
+    Result<void> compute(const std::vector<ValueId>& wanted) {
+        const Plan all = part(wanted);
+        std::vector<HostTensor> results;
+        std::vector<WeightId> weights;
+        for (std::size_t i = 0; i < wanted.size(); ++i) {
+            const Value& value = plan_.values[wanted[i]];
+            const std::string text = print(part({&wanted[i], 1}));
+            const std::string key = prefix + hash_hex(std::as_bytes(std::span(text)));
+            LATHE_TRY(const WeightId weight,
+                      store_(key, value.type, value.dims, [&]() -> Result<std::vector<std::byte>> {
+                          if (results.empty()) {
+                              LATHE_TRY(results, interpret(all, {}));
+                          }
+                          return std::vector<std::byte>(results[i].bytes.begin(), results[i].bytes.end());
+                      }));
+            weights.push_back(weight);
+        }
+        for (std::size_t i = 0; i < wanted.size(); ++i) {
+            plan_.values[wanted[i]].weight = weights[i];
+            plan_.values[wanted[i]].role = Role::constant;
+        }
         return {};
     }
 

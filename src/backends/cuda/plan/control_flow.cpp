@@ -20,12 +20,6 @@ using Names = std::unordered_map<std::string, std::string>;
 /// Nodes that both branches of an If may have together for both to be computed.
 constexpr std::size_t most_selected_nodes = 512;
 
-const Graph* body_of(const Node& node, std::string_view attribute) {
-    const Attribute* found = node.attribute(attribute);
-    const auto* box = found == nullptr ? nullptr : std::get_if<GraphBox>(&found->value);
-    return box == nullptr ? nullptr : &**box;
-}
-
 std::size_t nodes_of(const Graph& graph) {
     std::size_t count = graph.nodes.size();
     for (const auto& node : graph.nodes)

@@ -6,7 +6,6 @@
 #include "backends/cuda/plan/spelling_tools.hpp"
 
 namespace lathe::cuda {
-namespace {
 
 Shape strides_of(const Shape& dims) {
     Shape strides(dims.size(), 1);
@@ -14,6 +13,8 @@ Shape strides_of(const Shape& dims) {
         strides[i - 1] = strides[i] * dims[i];
     return strides;
 }
+
+namespace {
 
 /// Digits cut where an axis of these strides begins; false where they are no multiple of each other.
 bool cut_at(std::vector<Digit>& digits, const Shape& strides) {

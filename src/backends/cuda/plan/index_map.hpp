@@ -9,6 +9,9 @@
 
 namespace lathe::cuda {
 
+/// Numbers between neighbours along each axis of a value that lies in row-major order.
+Shape strides_of(const Shape& dims);
+
 /// A part of an index: `extent` steps of `stride` numbers in the memory of the value that is read.
 struct Digit {
     std::int64_t extent = 1, stride = 1;

@@ -527,36 +527,6 @@ bool sum_of_stack(const Site& site) {
     return true;
 }
 
-//  Concat(x[s:], x[:s])   ==>   Roll(x, s)
-// Windows are shifted so (Liu et al., Swin Transformer, 2021): one pass along an axis in place of three. Neighbours
-// move together unless the axis is the last; parts that are int8 stay what they are.
-bool roll(const Site& site) {
-    Graph& graph = site.graph;
-    Node& root = site.root;
-    const Shape dims = dims_of(graph, root.output(0));
-    const auto rank = static_cast<std::int64_t>(dims.size());
-    if (root.inputs.size() != 2 || rank < 2 || rank > 8) return false;
-    const auto first = cut_of(site, root.input(0)), second = cut_of(site, root.input(1));
-    if (!first || !second || first->whole != second->whole || first->axis != second->axis || first->step != 1 ||
-        second->step != 1 || second->start != 0 || dims_of(graph, first->whole) != dims)
-        return false;
-    // Of one size together, the second from the beginning on: the first ends where the value does.
-    Shape end = dims, begin = dims;
-    end[first->axis] -= first->start;
-    begin[first->axis] = first->start;
-    const std::int64_t given = root.int_or("axis", 0), axis = given < 0 ? given + rank : given;
-    const Node* maker = site.uses.producer(first->whole);
-    if (dims_of(graph, root.input(0)) != end || dims_of(graph, root.input(1)) != begin || first->start < 1 ||
-        axis != static_cast<std::int64_t>(first->axis) || axis + 1 >= rank ||
-        !is_floating(type_of(graph, first->whole)) || (maker != nullptr && maker->is("DequantizeLinear")))
-        return false;
-    Node made = make_node("Roll", {first->whole});
-    made.set("axis", axis);
-    made.set("shift", first->start);
-    become(root, std::move(made), root);
-    return true;
-}
-
 } // namespace
 
 void write_sizes(Graph& graph) {
@@ -623,7 +593,7 @@ std::vector<Rule> movement_spellings(const Names& weights) {
             Rule{Pattern::op("MatMul|Add|QuantizeLinear|DequantizeLinear"), behind},
             Rule{Pattern::op("Split"), split_of_transposed_in_pieces},
             Rule{Pattern::op("Concat"), transpose_behind_concat},
-            Rule{Pattern::op("Concat"), roll},
+            roll_spelling(),
             Rule{Pattern::op("ReduceSum|ReduceMean|ReduceMax|ReduceMin"), sum_of_stack}};
 }
 

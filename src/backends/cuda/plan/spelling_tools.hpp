@@ -22,6 +22,9 @@ struct AxisPart {
 };
 std::optional<AxisPart> cut_of(const Site& site, const std::string& value);
 
+/// Two parts that go round an axis.
+Rule roll_spelling();
+
 /// Layer normalisation over several axes, by factors that are computed, or with its statistics as results.
 Rule norm_spelling(std::int64_t opset);
 /// GroupNorm and InstanceNorm.

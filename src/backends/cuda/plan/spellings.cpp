@@ -26,25 +26,6 @@ std::optional<float> scalar_of(const Graph& graph, const std::string& value) {
     return uniform_value(*tensor);
 }
 
-std::optional<AxisPart> cut_of(const Site& site, const std::string& value) {
-    const Node* node = site.uses.producer(value);
-    if (node == nullptr || !node->is("Slice")) return std::nullopt;
-    const Shape dims = dims_of(site.graph, node->input(0));
-    const auto starts = constant_integers(site.graph, *node, "starts", 1);
-    const auto axes = constant_integers(site.graph, *node, "axes", 3);
-    const auto steps = constant_integers(site.graph, *node, "steps", 4);
-    if (!starts || starts->size() != 1 || !axes || axes->size() != 1 || dims.empty()) return std::nullopt;
-    AxisPart cut;
-    cut.whole = node->input(0);
-    const std::int64_t axis =
-        axes->front() < 0 ? axes->front() + static_cast<std::int64_t>(dims.size()) : axes->front();
-    cut.axis = static_cast<std::size_t>(axis);
-    if (cut.axis >= dims.size()) return std::nullopt;
-    cut.start = starts->front() < 0 ? starts->front() + dims[cut.axis] : starts->front();
-    cut.step = steps && !steps->empty() ? steps->front() : 1;
-    return cut;
-}
-
 namespace {
 
 bool near(std::optional<double> value, double expected) {

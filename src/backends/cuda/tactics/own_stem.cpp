@@ -64,20 +64,12 @@ void keep_best(std::vector<Option> found, std::size_t count, std::vector<Option>
 template <class Set>
 void patch_options(const FusedOp& op, const StemParams& p, Set set, const Device& device,
                    std::vector<Option>& options) {
+    constexpr std::pair<int, int> shapes[] = {{1, 32}, {2, 16}, {2, 32},  {4, 16},  {4, 32}, {8, 16},
+                                              {8, 32}, {4, 64}, {16, 16}, {16, 32}, {8, 64}};
     std::vector<Option> found;
     for (const int blocks : {1, 2, 3}) {
         if (blocks > 1 && p.k_stride <= 32 * (blocks - 1)) continue;
-        for (const auto& [rows, columns] : std::array<std::pair<int, int>, 11>{{{1, 32},
-                                                                                {2, 16},
-                                                                                {2, 32},
-                                                                                {4, 16},
-                                                                                {4, 32},
-                                                                                {8, 16},
-                                                                                {8, 32},
-                                                                                {4, 64},
-                                                                                {16, 16},
-                                                                                {16, 32},
-                                                                                {8, 64}}}) {
+        for (const auto& [rows, columns] : shapes) {
             const StemPatchTile tile{rows, columns, blocks};
             if (!stem_patch_takes(p, tile)) continue;
             const std::string id =
@@ -145,32 +137,27 @@ void gathered_options(const FusedOp& op, const Conv& conv, const Plan& plan, con
     // `product` makes the launch of the product from its parameters
     const auto add = [&](const std::string& tile, double cost, auto product) {
         const std::string id = prefix + tile, name = "lathe " + id + " for " + op.name;
-        found.push_back({id, gathering + cost, [=] {
-                             return make_kernel(name, static_cast<std::size_t>(bytes + weight_bytes), waits,
-                                                [=](const Pointers& pointers) -> Result<Launch> {
-                                                    PatchesParams from = patches;
-                                                    from.input = static_cast<const float*>(input.in(pointers));
-                                                    from.output = pointers.workspace;
-                                                    ImplicitGemmParams params = gemm.bound(pointers);
-                                                    params.input = pointers.workspace;
-                                                    if (planes) {
-                                                        from.weight = params.weight;
-                                                        from.weights =
-                                                            static_cast<std::byte*>(pointers.workspace) + bytes;
-                                                        params.weight = from.weights;
-                                                    }
-                                                    LATHE_TRY(Launch multiply, product(params));
-                                                    // Products fetch their weights before they wait for what was
-                                                    // launched before them.
-                                                    const bool overlaps = waits && !planes;
-                                                    return Launch([from, multiply = std::move(multiply),
-                                                                   overlaps](cudaStream_t stream, bool programmatic) {
-                                                        const cudaError_t code =
-                                                            launch_patches(from, stream, programmatic);
-                                                        return code != cudaSuccess ? code : multiply(stream, overlaps);
-                                                    });
-                                                });
-                         }});
+        const auto launch = [=](const Pointers& pointers) -> Result<Launch> {
+            PatchesParams from = patches;
+            from.input = static_cast<const float*>(input.in(pointers));
+            from.output = pointers.workspace;
+            ImplicitGemmParams params = gemm.bound(pointers);
+            params.input = pointers.workspace;
+            if (planes) {
+                from.weight = params.weight;
+                from.weights = static_cast<std::byte*>(pointers.workspace) + bytes;
+                params.weight = from.weights;
+            }
+            LATHE_TRY(Launch multiply, product(params));
+            // Products fetch their weights before they wait for what was launched before them.
+            const bool overlaps = waits && !planes;
+            return Launch([from, multiply = std::move(multiply), overlaps](cudaStream_t stream, bool programmatic) {
+                const cudaError_t code = launch_patches(from, stream, programmatic);
+                return code != cudaSuccess ? code : multiply(stream, overlaps);
+            });
+        };
+        const auto workspace = static_cast<std::size_t>(bytes + weight_bytes);
+        found.push_back({id, gathering + cost, [=] { return make_kernel(name, workspace, waits, launch); }});
     };
     for (const MmaTile& tile : mma_tiles_for(gemm, false, device))
         add(tile.id, tile.cost / 1755,

@@ -127,7 +127,7 @@ Result<void> tile(Lowering& lowering, Node& node) {
     return put_borders(lowering, node, std::move(borders));
 }
 
-/// What spelled_movement.cpp writes numbers that go round an axis as: the first `shift` come last.
+/// What spelled_cuts.cpp writes numbers that go round an axis as: the first `shift` come last.
 Result<void> roll(Lowering& lowering, Node& node) {
     const std::int64_t shift = node.int_or("shift", 0);
     return put_borders(lowering, node, {Padding::wrap, {node.int_or("axis", 0)}, {-shift}, {shift}});

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "backends/cuda/plan/index_map.hpp"
+
 namespace lathe::cuda {
 namespace {
 
@@ -11,13 +13,6 @@ struct Part {
     std::int64_t extent = 1, stride = 0;
 };
 enum : std::size_t { sample, head, row, number };
-
-Shape strides_of(const Shape& dims) {
-    Shape strides(dims.size(), 1);
-    for (std::size_t i = dims.size(); i-- > 1;)
-        strides[i - 1] = strides[i] * dims[i];
-    return strides;
-}
 
 /// The axes that a part runs along in a value of these dims: one, or with a step of 1 some that lie one behind the
 /// other.
